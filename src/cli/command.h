@@ -1,0 +1,33 @@
+// What the commands of the program share. Each command is one file, NAME_command.cc, with one
+// function AddNAME that declares its flags on the root and says what to run.
+//
+// Exit codes: 0 ok, 1 a check says no, 2 an error (message on stderr), 130 stopped by a signal.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "blockscale/status.h"
+
+namespace blockscale::cli {
+
+inline constexpr int kOk = 0;
+inline constexpr int kSaysNo = 1;
+inline constexpr int kError = 2;
+inline constexpr int kStopped = 130;
+
+struct Command {
+  CLI::App* app = nullptr;    // its subcommand
+  std::function<int()> run;   // called when it was the one chosen; returns the exit code
+};
+
+Command AddInspect(CLI::App& root);
+Command AddConvert(CLI::App& root);
+Command AddVerify(CLI::App& root);
+Command AddCheck(CLI::App& root);
+Command AddSynth(CLI::App& root);
+
+// Prints "blockscale: error: MESSAGE" on stderr and returns the exit code for it.
+int Fail(const Status& status);
+
+}  // namespace blockscale::cli

@@ -1,0 +1,31 @@
+// The output folder before the first byte is written: that it is not the source's, that nobody else
+// writes there, that what lies in it belongs to this conversion, and that there is room.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/status.h"
+#include "checkpoint/file_system.h"
+#include "convert/journal.h"
+
+namespace blockscale {
+
+// Refuses an output that is the source folder, lies in it, or holds it; links are resolved first.
+Status CheckFolders(FileSystem& files, const std::string& source, const std::string& output);
+
+struct OutputFolder {
+  std::unique_ptr<FileLock> lock;         // held while it lives
+  std::optional<ConversionState> state;  // of the run to be continued
+};
+
+// Creates the folder where needed and takes it. Without `resume` it must be empty; with `resume` it
+// must hold a state, or nothing but partial files. Stale partial files are removed.
+Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& output, bool resume);
+
+// Free bytes of the file system that holds the folder or, where it does not exist yet, its nearest
+// parent that does.
+Result<uint64_t> FreeBytesAt(FileSystem& files, const std::string& output);
+
+}  // namespace blockscale

@@ -1,0 +1,59 @@
+#include "convert/report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "blockscale/version.h"
+#include "verify/quality_page.h"
+#include "verify/quality_report.h"
+
+namespace blockscale {
+namespace {
+
+std::string Gigabytes(uint64_t bytes) {
+  return fmt::format("{} bytes ({:.2f} GiB)", bytes, static_cast<double>(bytes) / (1 << 30));
+}
+
+}  // namespace
+
+std::string ReportJson(const ReportFacts& facts, const ConvertPlanSummary& plan,
+                       const std::vector<MatrixQuality>& matrices) {
+  nlohmann::ordered_json head = {{"format", "blockscale-conversion-report"},
+                                 {"version", 1},
+                                 {"tool", Version()},
+                                 {"to", "int8-channel"},
+                                 {"int8_range", facts.int8_range},
+                                 {"source", facts.source},
+                                 {"matrices_converted", plan.matrices},
+                                 {"tensors_kept", plan.kept_tensors},
+                                 {"source_shards", plan.source_shards},
+                                 {"output_shards", plan.output_shards},
+                                 {"source_bytes", plan.source_bytes},
+                                 {"output_bytes", plan.output_bytes},
+                                 {"summary", QualitySummaryJson(matrices)}};
+  return WithMatrices(head, matrices);
+}
+
+std::string ReportHtml(const ReportFacts& facts, const ConvertPlanSummary& plan,
+                       const std::vector<MatrixQuality>& matrices) {
+  QualityPage page{.title = "Conversion to INT8", .matrices = &matrices};
+  page.facts = {{"Source", facts.source},
+                {"Output", facts.output},
+                {"Scheme", "FP8 E4M3 blocks to INT8, one scale a row, range " + facts.int8_range},
+                {"Matrices", std::to_string(plan.matrices)},
+                {"Tensors kept as they are", std::to_string(plan.kept_tensors)},
+                {"Shards", fmt::format("{} in, {} out", plan.source_shards, plan.output_shards)},
+                {"Tensor data in", Gigabytes(plan.source_bytes)},
+                {"Tensor data out", Gigabytes(plan.output_bytes)},
+                {"This run wrote", Gigabytes(facts.written_bytes)},
+                {"Time of this run", fmt::format("{:.2f} s", facts.seconds)},
+                {"Throughput of this run",
+                 facts.seconds > 0 ? fmt::format("{:.2f} GB/s", static_cast<double>(facts.written_bytes) /
+                                                                    facts.seconds / 1e9)
+                                   : "-"},
+                {"Tool", std::string("blockscale ") + Version()}};
+  return RenderQualityPage(page);
+}
+
+}  // namespace blockscale

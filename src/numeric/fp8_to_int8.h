@@ -1,0 +1,35 @@
+// What the scalar and the SIMD side of blockscale/fp8_to_int8.h share: tables, the row scale, and the
+// order of sums. Both sides call these, so that their bits agree by construction.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "blockscale/fp8_to_int8.h"
+
+namespace blockscale::fp8_to_int8 {
+
+inline constexpr uint8_t kMagnitude = 0x7F;  // of a code: all but its sign
+inline constexpr uint8_t kNanMagnitude = 0x7F;
+
+// Sums run over this many lanes (lane = column % kLanes) ...
+inline constexpr size_t kLanes = 32;
+// ... and are folded into double after so many columns, before FP32 loses small addends.
+inline constexpr size_t kSegment = 4096;
+
+// The magnitude of every code, index = code & 0x7F; entry 0x7F (NaN) is never used.
+extern const std::array<float, 128> kMagnitudes;
+
+// s of a row whose largest |W| is `largest`.
+float RowScale(float largest, Int8Range range);
+
+// Folds the lanes in halves: lane i gains lane i + width / 2, until one is left.
+float FoldLanes(std::array<float, kLanes> lanes);
+
+// One row by the definition. `row` is its index in `in`. Returns a fault or writes row `row` of `out`
+// and of `quality` (which may be null).
+RowFault ConvertRow(const Fp8Rows& in, size_t row, Int8Range range, const Int8Rows& out,
+                    RowQuality* quality);
+
+}  // namespace blockscale::fp8_to_int8

@@ -1,0 +1,258 @@
+#include "verify/structure_check.h"
+
+#include <algorithm>
+#include <regex>
+#include <unordered_set>
+
+#include "checkpoint/json_reader.h"
+#include "checkpoint/side_files.h"
+
+namespace blockscale {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+
+void Fail(std::vector<VerifyFailure>* failures, const std::string& object, std::string message) {
+  failures->push_back({object, std::move(message)});
+}
+
+// One field of the quantisation config that must have one value; `path` is a JSON pointer.
+void Expect(const OrderedJson& config, const std::string& path, const OrderedJson& value,
+            std::vector<VerifyFailure>* failures) {
+  const OrderedJson::json_pointer pointer(path);
+  const OrderedJson found = config.contains(pointer) ? config.at(pointer) : OrderedJson();
+  if (found == value) return;
+  Fail(failures, kConfigFileName, fmt::format("quantization_config{} is {}, not {}", path,
+                                              found.dump().substr(0, 120), value.dump()));
+}
+
+void CheckEnvelope(const OrderedJson& config, std::vector<VerifyFailure>* failures) {
+  Expect(config, "/quant_method", "compressed-tensors", failures);
+  Expect(config, "/format", "int-quantized", failures);
+  Expect(config, "/quantization_status", "compressed", failures);
+  const std::string group = "/config_groups/group_0";
+  Expect(config, group + "/targets", {"Linear"}, failures);
+  for (const auto& [part, strategy, dynamic] :
+       {std::tuple{"/weights", "channel", false}, {"/input_activations", "token", true}}) {
+    Expect(config, group + part + "/num_bits", 8, failures);
+    Expect(config, group + part + "/type", "int", failures);
+    Expect(config, group + part + "/symmetric", true, failures);
+    Expect(config, group + part + "/strategy", strategy, failures);
+    Expect(config, group + part + "/dynamic", dynamic, failures);
+  }
+}
+
+bool IsNormName(const std::string& module) {
+  return module.find("norm") != std::string::npos && module.find("proj") == std::string::npos;
+}
+
+bool IsEmbeddingName(const std::string& module) { return module.find("embed") != std::string::npos; }
+
+bool Ignored(const OrderedJson& ignore, const std::string& module) {
+  for (const OrderedJson& entry : ignore) {
+    if (!entry.is_string()) continue;
+    const std::string text = entry.get<std::string>();
+    if (!text.starts_with("re:")) {
+      if (text == module) return true;
+      continue;
+    }
+    try {
+      if (std::regex_search(module, std::regex(text.substr(3)),
+                            std::regex_constants::match_continuous))
+        return true;
+    } catch (const std::regex_error&) {
+      continue;  // not ours: the matching below fails and says which module is not covered
+    }
+  }
+  return false;
+}
+
+// Linear modules that stay unquantised must be in the ignore list; quantised ones must not.
+void CheckIgnoreList(const Checkpoint& converted, const OrderedJson& ignore,
+                     std::vector<VerifyFailure>* failures) {
+  uint64_t wrong = 0;
+  std::string first;
+  for (const TensorRef& tensor : converted.tensors()) {
+    const TensorInfo& info = *tensor.info;
+    if (info.shape.size() != 2 || !info.name.ends_with(".weight")) continue;
+    const std::string module = info.name.substr(0, info.name.size() - 7);
+    if (IsNormName(module) || IsEmbeddingName(module)) continue;
+    const bool quantised = info.dtype == DType::kI8;
+    if (Ignored(ignore, module) != quantised) continue;
+    if (wrong++ == 0)
+      first = fmt::format("{} is {} and {}", module, NameOf(info.dtype),
+                          quantised ? "ignored" : "not ignored");
+  }
+  if (wrong > 0)
+    Fail(failures, kConfigFileName,
+         fmt::format("the ignore list does not fit {} modules (the first: {})", wrong, first));
+}
+
+// Byte ranges of two readers, compared in pieces.
+template <typename ReadA, typename ReadB>
+Result<bool> SameBytes(uint64_t size, ReadA read_a, ReadB read_b) {
+  std::vector<std::byte> a(std::min(size, kChunkBytes)), b(a.size());
+  for (uint64_t offset = 0; offset < size; offset += kChunkBytes) {
+    const uint64_t count = std::min(kChunkBytes, size - offset);
+    BLOCKSCALE_RETURN_IF_ERROR(read_a(offset, std::span(a).first(count)));
+    BLOCKSCALE_RETURN_IF_ERROR(read_b(offset, std::span(b).first(count)));
+    if (!std::equal(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(count), b.begin()))
+      return false;
+  }
+  return true;
+}
+
+Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Checkpoint& converted,
+                     const TensorRef& to, std::vector<VerifyFailure>* failures) {
+  if (from.info->dtype != to.info->dtype || from.info->shape != to.info->shape) {
+    Fail(failures, from.info->name,
+         fmt::format("was {} {} and is {} {}; it must be kept as it is", NameOf(from.info->dtype),
+                     ShapeText(from.info->shape), NameOf(to.info->dtype), ShapeText(to.info->shape)));
+    return OkStatus();
+  }
+  BLOCKSCALE_ASSIGN_OR_RETURN(
+      const bool same,
+      SameBytes(
+          from.info->bytes(),
+          [&](uint64_t offset, std::span<std::byte> out) { return source.Read(from, offset, out); },
+          [&](uint64_t offset, std::span<std::byte> out) {
+            return converted.Read(to, offset, out);
+          }));
+  if (!same) Fail(failures, from.info->name, "differs from the source; it must be kept bit for bit");
+  return OkStatus();
+}
+
+// The names that the result must hold, apart from the kept ones: matrices and their new scales; and
+// the scales of the source, which it must not keep.
+struct ConvertedNames {
+  std::unordered_set<std::string> made, dropped;
+};
+
+ConvertedNames NamesOfMatrices(const Checkpoint& source) {
+  ConvertedNames names;
+  for (const TensorRef& tensor : source.tensors()) {
+    if (tensor.info->dtype != DType::kF8E4M3) continue;
+    const std::string& name = tensor.info->name;
+    const std::string module = name.substr(0, name.rfind('.'));
+    names.made.insert(name);
+    names.made.insert(module + ".weight_scale");
+    for (const char* suffix : {".weight_scale_inv", ".weight_scale", ".scale"})
+      names.dropped.insert(module + suffix);
+  }
+  return names;
+}
+
+}  // namespace
+
+void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
+                 std::vector<VerifyFailure>* failures) {
+  const auto& quantization = converted.config().quantization;
+  if (!quantization) return Fail(failures, kConfigFileName, "has no quantization_config");
+  const OrderedJson& config = converted.config().quantization_json();
+  CheckEnvelope(config, failures);
+  const auto ignore = config.find("ignore");
+  if (ignore == config.end() || !ignore->is_array())
+    Fail(failures, kConfigFileName, "quantization_config has no ignore list");
+  else
+    CheckIgnoreList(converted, *ignore, failures);
+  // With both quantisations blanked, the documents must be one text: values and order.
+  OrderedJson before = source.config().json, after = converted.config().json;
+  const auto blank = [](OrderedJson& document, const HfConfig& parsed) {
+    if (!parsed.quantization) return;
+    OrderedJson* at = &document;
+    for (const std::string& key : parsed.quantization->json_path) at = &(*at)[key];
+    *at = nullptr;
+  };
+  blank(before, source.config());
+  blank(after, converted.config());
+  if (before.dump() == after.dump()) return;
+  std::string first = "the order of the fields";
+  for (const auto& [key, value] : before.items())
+    if (!after.contains(key) || after.at(key) != value) {
+      first = fmt::format("field '{}'", key);
+      break;
+    }
+  Fail(failures, kConfigFileName, first + " differs from the source's config");
+}
+
+Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures) {
+  if (converted.index_text().empty()) Fail(failures, kIndexFileName, "is missing");
+  const uint64_t bytes = converted.data_bytes();
+  if (converted.index().total_size != bytes)
+    Fail(failures, kIndexFileName,
+         fmt::format("total_size is {}, but the tensors have {} bytes",
+                     converted.index().total_size ? std::to_string(*converted.index().total_size)
+                                                  : "missing",
+                     bytes));
+  std::unordered_set<std::string> named;
+  for (const std::unique_ptr<Shard>& shard : converted.shards()) {
+    named.insert(shard->name);
+    for (const TensorInfo& info : shard->header.tensors)
+      if (const TensorRef found = converted.Find(info.name); found.info != &info)
+        Fail(failures, shard->name,
+             fmt::format("holds tensor '{}', which the index does not place there", info.name));
+    const auto& metadata = shard->header.metadata;
+    if (std::find(metadata.begin(), metadata.end(), std::pair<std::string, std::string>(
+                                                        "format", "pt")) == metadata.end())
+      Fail(failures, shard->name, "its metadata does not say format 'pt'");
+  }
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                              converted.files().List(converted.folder()));
+  for (const std::string& name : names)
+    if (name.ends_with(".safetensors") && !named.contains(name))
+      Fail(failures, name, "lies in the folder, but the index does not name it");
+  return OkStatus();
+}
+
+Status CheckSideFiles(const Checkpoint& source, const Checkpoint& converted,
+                      std::vector<VerifyFailure>* failures) {
+  FileSystem& files = converted.files();
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                              ListSideFiles(source.files(), source.folder()));
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(converted.folder(), name);
+    if (!files.Exists(path)) {
+      Fail(failures, name, "is missing in the converted checkpoint");
+      continue;
+    }
+    BLOCKSCALE_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> a,
+                                source.files().OpenForRead(JoinPath(source.folder(), name)));
+    BLOCKSCALE_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> b, files.OpenForRead(path));
+    bool same = a->facts().size == b->facts().size;
+    if (same) {
+      BLOCKSCALE_ASSIGN_OR_RETURN(
+          same, SameBytes(
+                    a->facts().size,
+                    [&](uint64_t at, std::span<std::byte> out) { return a->ReadAt(at, out); },
+                    [&](uint64_t at, std::span<std::byte> out) { return b->ReadAt(at, out); }));
+    }
+    if (!same) Fail(failures, name, "differs from the source's file");
+  }
+  return OkStatus();
+}
+
+Status CheckKeptTensors(const Checkpoint& source, const Checkpoint& converted,
+                        std::vector<VerifyFailure>* failures, uint64_t* compared) {
+  const ConvertedNames names = NamesOfMatrices(source);
+  std::unordered_set<std::string> expected = names.made;
+  for (const TensorRef& tensor : source.tensors()) {
+    const std::string& name = tensor.info->name;
+    if (tensor.info->dtype == DType::kF8E4M3 || names.dropped.contains(name)) continue;
+    expected.insert(name);
+    const TensorRef found = converted.Find(name);
+    if (!found) {
+      Fail(failures, name, "is missing in the converted checkpoint");
+      continue;
+    }
+    BLOCKSCALE_RETURN_IF_ERROR(CompareTensor(source, tensor, converted, found, failures));
+    ++*compared;
+  }
+  for (const TensorRef& tensor : converted.tensors())
+    if (!expected.contains(tensor.info->name))
+      Fail(failures, tensor.info->name, "does not belong there: the source has nothing of that name");
+  return OkStatus();
+}
+
+}  // namespace blockscale

@@ -1,0 +1,31 @@
+// Everything about a converted checkpoint but the converted matrices: that what was kept is the same
+// bit for bit, that nothing is missing or extra, and that config, index and side files are right.
+#pragma once
+
+#include <vector>
+
+#include "base/status.h"
+#include "blockscale/verify.h"
+#include "checkpoint/checkpoint.h"
+
+namespace blockscale {
+
+// config.json: the compressed-tensors envelope for INT8, an ignore list that covers every kept Linear,
+// every other field as in the source and in its order.
+void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
+                 std::vector<VerifyFailure>* failures);
+
+// Index and shards name the same tensors, total_size is their size, every shard says format "pt", and
+// no shard lies in the folder that the index does not name.
+Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures);
+
+// Every file of the source that is neither weights, index nor config, byte by byte.
+Status CheckSideFiles(const Checkpoint& source, const Checkpoint& converted,
+                      std::vector<VerifyFailure>* failures);
+
+// The tensors that must come through unchanged: all but FP8 matrices and their scales. Missing and
+// extra ones become failures; the rest is compared. `compared` counts them.
+Status CheckKeptTensors(const Checkpoint& source, const Checkpoint& converted,
+                        std::vector<VerifyFailure>* failures, uint64_t* compared);
+
+}  // namespace blockscale
