@@ -34,8 +34,8 @@ struct ConvertOptions {
   Int8Range range = Int8Range::k127;
   bool resume = false;
   ResumeCheck resume_check = ResumeCheck::kFull;
-  unsigned threads = 0;      // 0: the machine's cores; at most 256
-  uint64_t chunk_rows = 0;   // 0: by size; a chunk never exceeds 1 MiB of codes unless a row does
+  unsigned threads = 0;     // 0: the machine's cores; at most 256
+  uint64_t chunk_rows = 0;  // 0: by size; a chunk never exceeds 1 MiB of codes unless a row does
   std::function<void(const ConvertProgress&)> progress;  // called from one thread at a time
   const std::atomic<bool>* stop = nullptr;  // becomes true: stop soon, resumable (kCancelled)
 };

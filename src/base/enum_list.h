@@ -19,19 +19,19 @@
     return name;
 #define BLOCKSCALE_ENUM_VALUE(enumerator, id, name, ...) Enum::enumerator,
 
-#define BLOCKSCALE_ENUM_LIST(EnumName, LIST)                                          \
-  enum class EnumName { LIST(BLOCKSCALE_ENUM_ROW) };                                  \
-  constexpr std::string_view NameOf(EnumName value) {                                 \
-    using Enum = EnumName;                                                            \
-    switch (value) { LIST(BLOCKSCALE_ENUM_CASE) }                                     \
-    return {};                                                                        \
-  }                                                                                   \
-  constexpr auto All##EnumName() {                                                    \
-    using Enum = EnumName;                                                            \
-    return std::to_array<Enum>({LIST(BLOCKSCALE_ENUM_VALUE)});                        \
-  }                                                                                   \
-  constexpr std::optional<EnumName> Parse##EnumName(std::string_view name) {          \
-    for (EnumName value : All##EnumName())                                            \
-      if (NameOf(value) == name) return value;                                        \
-    return std::nullopt;                                                              \
+#define BLOCKSCALE_ENUM_LIST(EnumName, LIST)                                 \
+  enum class EnumName { LIST(BLOCKSCALE_ENUM_ROW) };                         \
+  constexpr std::string_view NameOf(EnumName value) {                        \
+    using Enum = EnumName;                                                   \
+    switch (value) { LIST(BLOCKSCALE_ENUM_CASE) }                            \
+    return {};                                                               \
+  }                                                                          \
+  constexpr auto All##EnumName() {                                           \
+    using Enum = EnumName;                                                   \
+    return std::to_array<Enum>({LIST(BLOCKSCALE_ENUM_VALUE)});               \
+  }                                                                          \
+  constexpr std::optional<EnumName> Parse##EnumName(std::string_view name) { \
+    for (EnumName value : All##EnumName())                                   \
+      if (NameOf(value) == name) return value;                               \
+    return std::nullopt;                                                     \
   }

@@ -29,17 +29,17 @@ Status IoError(const std::string& action, const std::string& path, int error_num
 }  // namespace blockscale
 
 // Ends the process with the condition and its values: for broken invariants, never for bad input.
-#define BLOCKSCALE_CHECK(condition, ...)                                         \
-  do {                                                                           \
-    if (!(condition))                                                            \
+#define BLOCKSCALE_CHECK(condition, ...)                                                         \
+  do {                                                                                           \
+    if (!(condition))                                                                            \
       ::blockscale::CheckFailed(__FILE__, __LINE__, #condition ": " + fmt::format(__VA_ARGS__)); \
   } while (false)
 
 #define BLOCKSCALE_CONCAT_INNER(a, b) a##b
 #define BLOCKSCALE_CONCAT(a, b) BLOCKSCALE_CONCAT_INNER(a, b)
 
-#define BLOCKSCALE_RETURN_IF_ERROR(expression)                        \
-  do {                                                                \
+#define BLOCKSCALE_RETURN_IF_ERROR(expression)                                      \
+  do {                                                                              \
     if (::blockscale::Status status_ = (expression); !status_.ok()) return status_; \
   } while (false)
 

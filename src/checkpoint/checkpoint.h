@@ -1,6 +1,6 @@
-// A checkpoint folder opened for reading: config, index and the header of every shard that the index
-// names. Tensor data is read on demand; nothing is mapped, so a file that shrinks under us is an
-// error and not a signal.
+// A checkpoint folder opened for reading: config, index and the header of every shard that the
+// index names. Tensor data is read on demand; nothing is mapped, so a file that shrinks under us is
+// an error and not a signal.
 #pragma once
 
 #include <cstddef>

@@ -140,14 +140,14 @@ class PosixFiles final : public FileSystem {
   }
 
   Result<std::unique_ptr<WritableFile>> Create(const std::string& path) override {
-    Descriptor fd(
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
+    Descriptor fd(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666));
     if (fd.get() < 0) return IoError("create", path, errno);
     return std::unique_ptr<WritableFile>(new PosixWritableFile(std::move(fd), path));
   }
 
   Status Rename(const std::string& from, const std::string& to) override {
-    if (::rename(from.c_str(), to.c_str()) != 0) return IoError("rename " + from + " to", to, errno);
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      return IoError("rename " + from + " to", to, errno);
     return OkStatus();
   }
 
@@ -205,7 +205,8 @@ class PosixFiles final : public FileSystem {
     if (fd.get() < 0) return IoError("open", path, errno);
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return IoError("lock", path, errno);
-      return Refused("{}: another blockscale process is writing there; wait for it or stop it", path);
+      return Refused("{}: another blockscale process is writing there; wait for it or stop it",
+                     path);
     }
     return std::unique_ptr<FileLock>(new PosixFileLock(std::move(fd)));
   }

@@ -1,5 +1,5 @@
-// The one seam between blockscale and the disk: whatever is read from a checkpoint or written to one
-// goes through a FileSystem, so that a test can make any single operation fail (tests/faults).
+// The one seam between blockscale and the disk: whatever is read from a checkpoint or written to
+// one goes through a FileSystem, so that a test can make any single operation fail (tests/faults).
 #pragma once
 
 #include <cstddef>
@@ -61,8 +61,8 @@ class FileSystem {
   virtual Status Remove(const std::string& path) = 0;
   virtual Status SyncDirectory(const std::string& path) = 0;
   virtual Status CreateDirectories(const std::string& path) = 0;
-  virtual Result<FileFacts> Stat(const std::string& path) = 0;      // follows links
-  virtual bool Exists(const std::string& path) = 0;                 // a dangling link exists
+  virtual Result<FileFacts> Stat(const std::string& path) = 0;  // follows links
+  virtual bool Exists(const std::string& path) = 0;             // a dangling link exists
   // Names (not paths) of the entries of a folder, sorted by bytes.
   virtual Result<std::vector<std::string>> List(const std::string& path) = 0;
   virtual Result<uint64_t> FreeBytes(const std::string& path) = 0;  // for an unprivileged user

@@ -32,20 +32,24 @@ Result<TensorRef> FindScale(const Checkpoint& checkpoint, const TensorRef& weigh
     scale = found;
   }
   if (!scale)
-    return InvalidInput("{}: is F8_E4M3 and has no scale: none of {}weight_scale_inv, "
-                        "{}weight_scale, {}scale is in the index",
-                        Where(weight), module, module, module);
+    return InvalidInput(
+        "{}: is F8_E4M3 and has no scale: none of {}weight_scale_inv, "
+        "{}weight_scale, {}scale is in the index",
+        Where(weight), module, module, module);
   return scale;
 }
 
 uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
-Result<Fp8Matrix> MakeMatrix(const Checkpoint& checkpoint, const TensorRef& weight) {
+}  // namespace
+
+Result<Fp8Matrix> MatchFp8Matrix(const Checkpoint& checkpoint, const TensorRef& weight) {
   const TensorInfo& info = *weight.info;
   if (info.shape.size() != 2 || !std::string_view(info.name).ends_with(kWeightSuffix))
-    return InvalidInput("{}: is F8_E4M3 {}; only matrices named '*.weight' with two dimensions can "
-                        "be converted",
-                        Where(weight), ShapeText(info.shape));
+    return InvalidInput(
+        "{}: is F8_E4M3 {}; only matrices named '*.weight' with two dimensions can "
+        "be converted",
+        Where(weight), ShapeText(info.shape));
   if (info.elements() == 0)
     return InvalidInput("{}: is F8_E4M3 {} and holds nothing", Where(weight),
                         ShapeText(info.shape));
@@ -62,10 +66,11 @@ Result<Fp8Matrix> MakeMatrix(const Checkpoint& checkpoint, const TensorRef& weig
   }
   const auto& quantization = checkpoint.config().quantization;
   if (!quantization || !quantization->block_size)
-    return InvalidInput("{}: scales are {}, but {} gives no weight_block_size, and a block size is "
-                        "never guessed; add it to quantization_config",
-                        Where(matrix.scale), ShapeText(scale.shape),
-                        JoinPath(checkpoint.folder(), kConfigFileName));
+    return InvalidInput(
+        "{}: scales are {}, but {} gives no weight_block_size, and a block size is "
+        "never guessed; add it to quantization_config",
+        Where(matrix.scale), ShapeText(scale.shape),
+        JoinPath(checkpoint.folder(), kConfigFileName));
   matrix.block = *quantization->block_size;
   matrix.grid_rows = CeilDivide(matrix.rows, matrix.block.rows);
   matrix.grid_columns = CeilDivide(matrix.columns, matrix.block.columns);
@@ -77,13 +82,11 @@ Result<Fp8Matrix> MakeMatrix(const Checkpoint& checkpoint, const TensorRef& weig
   return matrix;
 }
 
-}  // namespace
-
 Result<std::vector<Fp8Matrix>> FindFp8Matrices(const Checkpoint& checkpoint) {
   std::vector<Fp8Matrix> matrices;
   for (const TensorRef& tensor : checkpoint.tensors()) {
     if (tensor.info->dtype != DType::kF8E4M3) continue;
-    BLOCKSCALE_ASSIGN_OR_RETURN(Fp8Matrix matrix, MakeMatrix(checkpoint, tensor));
+    BLOCKSCALE_ASSIGN_OR_RETURN(Fp8Matrix matrix, MatchFp8Matrix(checkpoint, tensor));
     matrices.push_back(std::move(matrix));
   }
   return matrices;
@@ -105,10 +108,10 @@ Result<std::vector<float>> ReadScales(const Checkpoint& checkpoint, const Fp8Mat
   }
   for (uint64_t i = 0; i < count; ++i) {
     if (std::isfinite(scales[i]) && scales[i] >= 0) continue;
-    return InvalidInput("{}: scale [{}, {}] is {}; scales must be finite and not negative: the "
-                        "checkpoint is damaged or was quantised wrongly",
-                        Where(matrix.scale), i / matrix.grid_columns, i % matrix.grid_columns,
-                        scales[i]);
+    return InvalidInput(
+        "{}: scale [{}, {}] is {}; scales must be finite and not negative: the "
+        "checkpoint is damaged or was quantised wrongly",
+        Where(matrix.scale), i / matrix.grid_columns, i % matrix.grid_columns, scales[i]);
   }
   return scales;
 }

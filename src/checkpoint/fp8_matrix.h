@@ -17,17 +17,20 @@ struct Fp8Matrix {
   TensorRef scale;   // F32 or BF16; [grid_rows, grid_columns], or one number
   uint64_t rows = 0;
   uint64_t columns = 0;
-  BlockSize block;             // of a single scale: the whole matrix
-  uint64_t grid_rows = 0;      // ceil(rows / block.rows)
+  BlockSize block;         // of a single scale: the whole matrix
+  uint64_t grid_rows = 0;  // ceil(rows / block.rows)
   uint64_t grid_columns = 0;
 };
 
-// The suffixes that a scale may have instead of "weight", in the order in which they are looked for.
+// The suffixes that a scale may have instead of "weight", in the order in which they are looked
+// for.
 inline constexpr std::string_view kScaleSuffixes[] = {"weight_scale_inv", "weight_scale", "scale"};
 
-// All of them, in the order of Checkpoint::tensors(). An error names the first FP8 tensor that has
-// no scale, two scales, a scale of another type or grid, or a shape that is no matrix; and a config
-// whose block size does not fit.
+// The matrix of one F8_E4M3 tensor. An error names the tensor: no scale, two scales, a scale of
+// another type or grid, a shape that is no matrix, a config whose block size does not fit.
+Result<Fp8Matrix> MatchFp8Matrix(const Checkpoint& checkpoint, const TensorRef& weight);
+
+// All of them, in the order of Checkpoint::tensors(); the first error ends it.
 Result<std::vector<Fp8Matrix>> FindFp8Matrices(const Checkpoint& checkpoint);
 
 // Reads the scales of a matrix as FP32, row by row of the grid. Refuses NaN, infinity and negative

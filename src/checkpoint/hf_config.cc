@@ -44,9 +44,10 @@ Result<std::optional<BlockSize>> ParseBlockSize(const OrderedJson& quantization,
            side.get<uint64_t>() < (uint64_t{1} << 31);
   };
   if (!found->is_array() || found->size() != 2 || !valid((*found)[0]) || !valid((*found)[1]))
-    return InvalidInput("{}: weight_block_size is {}, not two whole numbers from 1 to 2^31-1 such as "
-                        "[128, 128]",
-                        file, found->dump().substr(0, 80));
+    return InvalidInput(
+        "{}: weight_block_size is {}, not two whole numbers from 1 to 2^31-1 such as "
+        "[128, 128]",
+        file, found->dump().substr(0, 80));
   return std::optional<BlockSize>({(*found)[0].get<uint64_t>(), (*found)[1].get<uint64_t>()});
 }
 

@@ -23,10 +23,11 @@ struct BlockSize {
 
 // `quantization_config`, wherever it stands (top level, text_config, or compression_config).
 struct QuantizationConfig {
-  std::string quant_method;                  // "fp8", "compressed-tensors", ...; may be empty
-  std::string format;                        // compressed-tensors' "int-quantized", or ""
-  std::optional<BlockSize> block_size;       // weight_block_size
-  std::vector<std::string> json_path;        // keys from the root, such as {"text_config", "quantization_config"}
+  std::string quant_method;             // "fp8", "compressed-tensors", ...; may be empty
+  std::string format;                   // compressed-tensors' "int-quantized", or ""
+  std::optional<BlockSize> block_size;  // weight_block_size
+  std::vector<std::string>
+      json_path;  // keys from the root, such as {"text_config", "quantization_config"}
 };
 
 struct HfConfig {

@@ -13,8 +13,8 @@ namespace {
 Status CheckShardName(const std::string& shard, const std::string& tensor,
                       const std::string& file) {
   const auto refuse = [&](const char* why) {
-    return InvalidInput("{}: weight_map of tensor '{}' names the shard '{}', which {}", file, tensor,
-                        shard, why);
+    return InvalidInput("{}: weight_map of tensor '{}' names the shard '{}', which {}", file,
+                        tensor, shard, why);
   };
   if (shard.empty()) return refuse("is empty");
   if (shard.size() > 1024) return refuse("is longer than 1024 bytes");
@@ -33,8 +33,8 @@ Status CheckShardName(const std::string& shard, const std::string& tensor,
   return OkStatus();
 }
 
-// Builds the map from JSON events: a tree that keeps order would look each of 100,000 names up one by
-// one. Depth 1 is the document, depth 2 the inside of weight_map or metadata.
+// Builds the map from JSON events: a tree that keeps order would look each of 100,000 names up one
+// by one. Depth 1 is the document, depth 2 the inside of weight_map or metadata.
 class IndexEvents final : public nlohmann::json_sax<nlohmann::json> {
  public:
   IndexEvents(const std::string& file, CheckpointIndex* index) : file_(file), index_(index) {}
@@ -58,8 +58,10 @@ class IndexEvents final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool start_object(size_t) override {
-    if (depth_ == 1 && section_ == "weight_map") has_map_ = true;
-    else if (depth_ >= 1 && !Value("an object")) return false;
+    if (depth_ == 1 && section_ == "weight_map")
+      has_map_ = true;
+    else if (depth_ >= 1 && !Value("an object"))
+      return false;
     return Deeper();
   }
   bool start_array(size_t) override {

@@ -1,5 +1,6 @@
-// JSON from outside, read strictly: one value, no byte order mark, no NUL bytes, no name twice in one
-// object, nothing nested deeper than kMaxJsonDepth (so that no later walk can exhaust the stack).
+// JSON from outside, read strictly: one value, no byte order mark, no NUL bytes, no name twice in
+// one object, nothing nested deeper than kMaxJsonDepth (so that no later walk can exhaust the
+// stack).
 #pragma once
 
 #include <functional>

@@ -24,7 +24,8 @@ Result<std::string> DigestRange(uint64_t size, const std::function<bool()>& stop
   std::vector<std::byte> buffer(std::min(size, kDigestChunk));
   for (uint64_t offset = 0; offset < size; offset += buffer.size()) {
     if (stop && stop()) return Status(StatusCode::kCancelled, "stopped");
-    const std::span<std::byte> chunk(buffer.data(), std::min<uint64_t>(buffer.size(), size - offset));
+    const std::span<std::byte> chunk(buffer.data(),
+                                     std::min<uint64_t>(buffer.size(), size - offset));
     BLOCKSCALE_RETURN_IF_ERROR(read(offset, chunk));
     XXH3_128bits_update(state.get(), chunk.data(), chunk.size());
   }

@@ -1,6 +1,7 @@
 // Writing a file so that its final name never stands for half a file: the bytes go to
-// "NAME.partial", are flushed to the disk, and only then get their name; the folder is flushed last.
-// A crash leaves a partial (which the next run overwrites) or the whole file, nothing between.
+// "NAME.partial", are flushed to the disk, and only then get their name; the folder is flushed
+// last. A crash leaves a partial (which the next run overwrites) or the whole file, nothing
+// between.
 #pragma once
 
 #include <cstddef>

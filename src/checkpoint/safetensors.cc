@@ -18,8 +18,7 @@ static_assert(std::endian::native == std::endian::little, "safetensors are littl
 // Builds the tensor list from JSON events, so that a header of 100 MB needs no tree.
 class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  HeaderEvents(const std::string& file, SafetensorsHeader* header)
-      : file_(file), header_(header) {}
+  HeaderEvents(const std::string& file, SafetensorsHeader* header) : file_(file), header_(header) {}
   const Status& failure() const { return failure_; }
 
   bool null() override {
@@ -130,13 +129,23 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   enum class State {
-    kStart, kTop, kEntry, kMetadata, kMetadataValue, kTensor, kDtype, kShape, kOffsets, kSkip, kEnd
+    kStart,
+    kTop,
+    kEntry,
+    kMetadata,
+    kMetadataValue,
+    kTensor,
+    kDtype,
+    kShape,
+    kOffsets,
+    kSkip,
+    kEnd
   };
 
   template <typename... Args>
   bool Fail(fmt::format_string<Args...> text, Args&&... args) {
-    failure_ = InvalidInput("{}: header: {}", file_,
-                            fmt::format(text, std::forward<Args>(args)...));
+    failure_ =
+        InvalidInput("{}: header: {}", file_, fmt::format(text, std::forward<Args>(args)...));
     return false;
   }
 
@@ -172,8 +181,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
 
   bool Skip(int step) {
     skip_depth_ += step;
-    if (skip_depth_ > kMaxJsonDepth)
-      return Fail("is nested deeper than {} levels", kMaxJsonDepth);
+    if (skip_depth_ > kMaxJsonDepth) return Fail("is nested deeper than {} levels", kMaxJsonDepth);
     if (skip_depth_ == 0) state_ = State::kTensor;
     return true;
   }
@@ -189,8 +197,7 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool TopKey(const std::string& name) {
-    if (!names_.insert(name).second)
-      return Fail("tensor '{}' stands twice", Shortened(name));
+    if (!names_.insert(name).second) return Fail("tensor '{}' stands twice", Shortened(name));
     in_metadata_ = name == "__metadata__";
     if (in_metadata_) header_->has_metadata = true;
     tensor_ = TensorInfo{.name = name};
@@ -212,7 +219,9 @@ class HeaderEvents final : public nlohmann::json_sax<nlohmann::json> {
   bool FinishTensor() {
     if (!has_dtype_ || !has_shape_ || !has_offsets_)
       return Fail("tensor '{}' has no {}", tensor_.name,
-                  !has_dtype_ ? "dtype" : !has_shape_ ? "shape" : "data_offsets");
+                  !has_dtype_   ? "dtype"
+                  : !has_shape_ ? "shape"
+                                : "data_offsets");
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];
     header_->tensors.push_back(std::move(tensor_));
@@ -246,15 +255,15 @@ Status CheckLayout(SafetensorsHeader& header, const std::string& file) {
       return InvalidInput("{}: tensor '{}' ends at {} before it begins at {}", file, tensor.name,
                           tensor.end, tensor.begin);
     if (tensor.begin != expected)
-      return InvalidInput(
-          "{}: tensor '{}' begins at {} where {} was expected: the data has {}", file, tensor.name,
-          tensor.begin, expected, tensor.begin > expected ? "a hole" : "an overlap");
+      return InvalidInput("{}: tensor '{}' begins at {} where {} was expected: the data has {}",
+                          file, tensor.name, tensor.begin, expected,
+                          tensor.begin > expected ? "a hole" : "an overlap");
     const Result<uint64_t> bytes = TensorBytes(tensor.name, tensor.dtype, tensor.shape);
     if (!bytes.ok()) return InvalidInput("{}: {}", file, bytes.status().message());
     if (*bytes != tensor.bytes())
-      return InvalidInput("{}: tensor '{}' is {} {} and needs {} bytes, but its data_offsets hold {}",
-                          file, tensor.name, NameOf(tensor.dtype), ShapeText(tensor.shape), *bytes,
-                          tensor.bytes());
+      return InvalidInput(
+          "{}: tensor '{}' is {} {} and needs {} bytes, but its data_offsets hold {}", file,
+          tensor.name, NameOf(tensor.dtype), ShapeText(tensor.shape), *bytes, tensor.bytes());
     expected = tensor.end;
   }
   return OkStatus();
@@ -304,21 +313,24 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const ReadableFile& file) {
   uint64_t length = 0;
   BLOCKSCALE_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&length, 1))));
   if (length > kMaxHeaderBytes)
-    return InvalidInput("{}: the header claims {} bytes, more than the limit of {}; this is no "
-                        "safetensors file",
-                        path, length, kMaxHeaderBytes);
+    return InvalidInput(
+        "{}: the header claims {} bytes, more than the limit of {}; this is no "
+        "safetensors file",
+        path, length, kMaxHeaderBytes);
   if (length > size - 8)
-    return InvalidInput("{}: the header claims {} bytes, but the file has only {} in all; it was "
-                        "truncated, copy it again",
-                        path, length, size);
+    return InvalidInput(
+        "{}: the header claims {} bytes, but the file has only {} in all; it was "
+        "truncated, copy it again",
+        path, length, size);
   std::string json(length, '\0');
   BLOCKSCALE_RETURN_IF_ERROR(file.ReadAt(8, std::as_writable_bytes(std::span(json))));
   BLOCKSCALE_ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(json, path));
   const uint64_t data_in_file = size - header.data_start;
   if (data_in_file < header.data_bytes())
-    return InvalidInput("{}: holds {} bytes of data where its header describes {}; it was "
-                        "truncated, copy it again",
-                        path, data_in_file, header.data_bytes());
+    return InvalidInput(
+        "{}: holds {} bytes of data where its header describes {}; it was "
+        "truncated, copy it again",
+        path, data_in_file, header.data_bytes());
   if (data_in_file > header.data_bytes())
     return InvalidInput("{}: has {} bytes after the last tensor that no tensor owns", path,
                         data_in_file - header.data_bytes());

@@ -12,8 +12,8 @@
 namespace blockscale {
 
 // Whether a name at the top of a folder is such a file: not config.json, not an index, not weights
-// of any format (.safetensors, .bin, .pt, .pth, .gguf, .onnx, .h5, .msgpack, .ckpt), not a file of an
-// earlier conversion (conversion_*, *.partial), not hidden.
+// of any format (.safetensors, .bin, .pt, .pth, .gguf, .onnx, .h5, .msgpack, .ckpt), not a file of
+// an earlier conversion (conversion_*, *.partial), not hidden.
 bool IsSideFileName(std::string_view name);
 
 // Their names, sorted; links to files count, folders do not, but for additional_chat_templates,

@@ -17,8 +17,8 @@ inline constexpr int kError = 2;
 inline constexpr int kStopped = 130;
 
 struct Command {
-  CLI::App* app = nullptr;    // its subcommand
-  std::function<int()> run;   // called when it was the one chosen; returns the exit code
+  CLI::App* app = nullptr;   // its subcommand
+  std::function<int()> run;  // called when it was the one chosen; returns the exit code
 };
 
 Command AddInspect(CLI::App& root);

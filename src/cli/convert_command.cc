@@ -34,10 +34,14 @@ struct Flags {
 double Gib(uint64_t bytes) { return static_cast<double>(bytes) / (uint64_t{1} << 30); }
 
 nlohmann::ordered_json PlanJson(const ConvertPlanSummary& plan) {
-  return {{"matrices", plan.matrices},           {"tensors_kept", plan.kept_tensors},
-          {"source_shards", plan.source_shards}, {"output_shards", plan.output_shards},
-          {"source_bytes", plan.source_bytes},   {"output_bytes", plan.output_bytes},
-          {"file_bytes", plan.file_bytes},       {"free_bytes", plan.free_bytes},
+  return {{"matrices", plan.matrices},
+          {"tensors_kept", plan.kept_tensors},
+          {"source_shards", plan.source_shards},
+          {"output_shards", plan.output_shards},
+          {"source_bytes", plan.source_bytes},
+          {"output_bytes", plan.output_bytes},
+          {"file_bytes", plan.file_bytes},
+          {"free_bytes", plan.free_bytes},
           {"fits", plan.fits}};
 }
 
@@ -72,7 +76,9 @@ int VerifyResult(const Flags& flags, nlohmann::ordered_json* json) {
   VerifyOptions options{.source = flags.options.source,
                         .converted = flags.options.output,
                         .threads = flags.options.threads};
-  options.progress = [&](uint64_t done, uint64_t total) { progress.Count(done, total, "matrices"); };
+  options.progress = [&](uint64_t done, uint64_t total) {
+    progress.Count(done, total, "matrices");
+  };
   const Result<VerifyReport> report = VerifyCheckpoint(options);
   progress.Done();
   if (!report.ok()) return Fail(report.status());
@@ -112,8 +118,8 @@ int Convert(const Flags& flags) {
   run.options.progress = [&](const ConvertProgress& state) {
     progress.Bytes(state.bytes_done, state.bytes_total);
     if (!state.finished_shard.empty())
-      progress.Line(fmt::format("{}/{} {}", state.shards_done, state.shards_total,
-                                state.finished_shard));
+      progress.Line(
+          fmt::format("{}/{} {}", state.shards_done, state.shards_total, state.finished_shard));
   };
   const Result<ConvertSummary> summary = ConvertCheckpoint(run.options);
   progress.Done();
@@ -137,9 +143,11 @@ int Convert(const Flags& flags) {
 
 Command AddConvert(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* app = root.add_subcommand("convert", "Convert an FP8 checkpoint to compressed-tensors INT8");
+  CLI::App* app =
+      root.add_subcommand("convert", "Convert an FP8 checkpoint to compressed-tensors INT8");
   app->add_option("--source", flags->options.source, "Folder of the FP8 checkpoint")->required();
-  app->add_option("--output", flags->options.output, "Folder for the result; new or empty")->required();
+  app->add_option("--output", flags->options.output, "Folder for the result; new or empty")
+      ->required();
   app->add_option("--to", flags->to, "Scheme of the result")
       ->required()
       ->check(CLI::IsMember({"int8-channel"}));
@@ -158,8 +166,8 @@ Command AddConvert(CLI::App& root) {
       ->default_str("0");
   app->add_option("--int8-range", flags->options.range,
                   "'127': absmax/127, codes to +-127; '128': compressed-tensors' absmax/127.5")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, Int8Range>{
-          {"127", Int8Range::k127}, {"128", Int8Range::k128}}))
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, Int8Range>{{"127", Int8Range::k127}, {"128", Int8Range::k128}}))
       ->default_str("127");
   app->add_flag("--verify", flags->verify, "Verify every matrix against the source afterwards");
   app->add_flag("--json", flags->json, "Print the result as JSON");

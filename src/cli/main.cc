@@ -13,23 +13,7 @@ namespace blockscale::cli {
 namespace {
 
 std::vector<Command> AddCommands(CLI::App& root) {
-  std::vector<Command> commands;
-#ifdef BLOCKSCALE_HAS_INSPECT
-  commands.push_back(AddInspect(root));
-#endif
-#ifdef BLOCKSCALE_HAS_CONVERT
-  commands.push_back(AddConvert(root));
-#endif
-#ifdef BLOCKSCALE_HAS_VERIFY
-  commands.push_back(AddVerify(root));
-#endif
-#ifdef BLOCKSCALE_HAS_CHECK
-  commands.push_back(AddCheck(root));
-#endif
-#ifdef BLOCKSCALE_HAS_SYNTH
-  commands.push_back(AddSynth(root));
-#endif
-  return commands;
+  return {AddInspect(root), AddConvert(root), AddVerify(root), AddCheck(root), AddSynth(root)};
 }
 
 // A checkpoint may have more shards than the usual 1,024 open files.
@@ -43,13 +27,15 @@ void AllowManyOpenFiles() {
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that left (| head) is no error
   AllowManyOpenFiles();
-  CLI::App root("Block-scaled checkpoints of mixture-of-experts models: look into them, convert "
-                "them, verify the result.",
-                "blockscale");
+  CLI::App root(
+      "Block-scaled checkpoints of mixture-of-experts models: look into them, convert "
+      "them, verify the result.",
+      "blockscale");
   root.set_version_flag("--version", std::string("blockscale ") + Version());
   root.require_subcommand(1);
-  root.footer("Exit codes: 0 ok, 1 a check says no, 2 an error, 130 stopped by a signal.\n"
-              "`blockscale COMMAND --help` explains each command.");
+  root.footer(
+      "Exit codes: 0 ok, 1 a check says no, 2 an error, 130 stopped by a signal.\n"
+      "`blockscale COMMAND --help` explains each command.");
   const std::vector<Command> commands = AddCommands(root);
   try {
     root.parse(argc, argv);

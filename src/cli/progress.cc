@@ -36,23 +36,24 @@ bool Progress::Due() {
 
 void Progress::Draw(double fraction, const std::string& rest) {
   const int filled = static_cast<int>(fraction * kBarWidth);
-  fmt::print(stderr, "\r{} {:3.0f} % [{:#<{}}{:{}}]  {}\x1b[K", verb_, 100 * fraction, "", filled, "",
-             kBarWidth - filled, rest);
+  fmt::print(stderr, "\r{} {:3.0f} % [{:#<{}}{:{}}]  {}\x1b[K", verb_, 100 * fraction, "", filled,
+             "", kBarWidth - filled, rest);
   std::fflush(stderr);
   drawn_ = true;
 }
 
 void Progress::Bytes(uint64_t done, uint64_t total) {
-  if (!std::exchange(started_, true)) first_bytes_ = done;  // of an earlier run: no part of the rate
+  if (!std::exchange(started_, true))
+    first_bytes_ = done;  // of an earlier run: no part of the rate
   if (!Due()) return;
   const double seconds = std::chrono::duration<double>(last_ - start_).count();
   const double rate = static_cast<double>(done - first_bytes_) / std::max(seconds, 1e-3);
   const double fraction = total == 0 ? 1.0 : static_cast<double>(done) / static_cast<double>(total);
   const double gib = 1 << 30;
   std::string left = rate > 0 ? Minutes(static_cast<double>(total - done) / rate) : "-:--";
-  Draw(fraction, fmt::format("{:.2f}/{:.2f} GiB  {:.2f} GB/s  {} left",
-                             static_cast<double>(done) / gib, static_cast<double>(total) / gib,
-                             rate / 1e9, left));
+  Draw(fraction,
+       fmt::format("{:.2f}/{:.2f} GiB  {:.2f} GB/s  {} left", static_cast<double>(done) / gib,
+                   static_cast<double>(total) / gib, rate / 1e9, left));
 }
 
 void Progress::Count(uint64_t done, uint64_t total, const char* what) {

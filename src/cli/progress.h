@@ -1,5 +1,5 @@
-// Progress of long work, on stderr: a bar that is redrawn on a terminal, one line per finished shard
-// elsewhere, nothing when quiet.
+// Progress of long work, on stderr: a bar that is redrawn on a terminal, one line per finished
+// shard elsewhere, nothing when quiet.
 #pragma once
 
 #include <chrono>

@@ -26,7 +26,8 @@ int Synth(const Flags& flags) {
   if (!summary.ok()) return Fail(summary.status());
   fmt::print("{}: {} tensors, {} of them FP8 matrices, in {} shards; {} bytes of data{}\n",
              options.output, summary->tensors, summary->fp8_matrices, summary->shards,
-             summary->data_bytes, options.sparse ? " (sparse: all zeros, next to nothing on disk)" : "");
+             summary->data_bytes,
+             options.sparse ? " (sparse: all zeros, next to nothing on disk)" : "");
   return kOk;
 }
 
@@ -50,7 +51,8 @@ Command AddSynth(CLI::App& root) {
           ->capture_default_str(),
       app->add_option("--heads", options.size.heads, "Attention heads (of 128)")
           ->capture_default_str(),
-      app->add_option("--kv-heads", options.size.kv_heads, "Key-value heads")->capture_default_str(),
+      app->add_option("--kv-heads", options.size.kv_heads, "Key-value heads")
+          ->capture_default_str(),
       app->add_option("--vocab", options.size.vocab, "Vocabulary")->capture_default_str(),
       app->add_option("--shards", options.shards, "Files")->capture_default_str()};
   app->add_option("--seed", options.seed, "Same seed, same bytes")->capture_default_str();

@@ -51,12 +51,12 @@ std::string PageText(const Flags& flags, const VerifyReport& report) {
   QualityPage page{.title = report.failures.empty() ? "Verification: everything holds"
                                                     : "Verification: failures",
                    .matrices = &report.matrices};
-  page.facts = {{"Source", flags.options.source},
-                {"Converted", flags.options.converted},
-                {"Matrices checked", fmt::format("{} of {}", report.matrices.size(),
-                                                 report.matrices_total)},
-                {"Kept tensors compared", std::to_string(report.kept_checked)},
-                {"Tool", std::string("blockscale ") + Version()}};
+  page.facts = {
+      {"Source", flags.options.source},
+      {"Converted", flags.options.converted},
+      {"Matrices checked", fmt::format("{} of {}", report.matrices.size(), report.matrices_total)},
+      {"Kept tensors compared", std::to_string(report.kept_checked)},
+      {"Tool", std::string("blockscale ") + Version()}};
   for (const VerifyFailure& failure : report.failures)
     page.alerts.emplace_back(failure.object, failure.message);
   return RenderQualityPage(page);
@@ -66,7 +66,8 @@ std::string PageText(const Flags& flags, const VerifyReport& report) {
 Status WriteOut(const Flags& flags, const std::string& path, const std::string& text) {
   std::error_code error;
   const std::filesystem::path file = std::filesystem::weakly_canonical(path, error);
-  const std::filesystem::path source = std::filesystem::weakly_canonical(flags.options.source, error);
+  const std::filesystem::path source =
+      std::filesystem::weakly_canonical(flags.options.source, error);
   if (file.parent_path() == source)
     return {StatusCode::kRefused, fmt::format("{}: lies in the source, which is never written to; "
                                               "choose another place",
@@ -100,13 +101,16 @@ void PrintSummary(const VerifyReport& report) {
 int Verify(const Flags& flags) {
   Progress progress("verifying", flags.quiet);
   VerifyOptions options = flags.options;
-  options.progress = [&](uint64_t done, uint64_t total) { progress.Count(done, total, "matrices"); };
+  options.progress = [&](uint64_t done, uint64_t total) {
+    progress.Count(done, total, "matrices");
+  };
   const Result<VerifyReport> report = VerifyCheckpoint(options);
   progress.Done();
   if (!report.ok()) return Fail(report.status());
   const std::string text = ReportText(flags, *report);
   if (!flags.report.empty())
-    if (const Status status = WriteOut(flags, flags.report, text); !status.ok()) return Fail(status);
+    if (const Status status = WriteOut(flags, flags.report, text); !status.ok())
+      return Fail(status);
   if (!flags.html.empty())
     if (const Status status = WriteOut(flags, flags.html, PageText(flags, *report)); !status.ok())
       return Fail(status);
@@ -121,10 +125,11 @@ int Verify(const Flags& flags) {
 
 Command AddVerify(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* app =
-      root.add_subcommand("verify", "Check a converted checkpoint against its source, element by element");
+  CLI::App* app = root.add_subcommand(
+      "verify", "Check a converted checkpoint against its source, element by element");
   app->add_option("--source", flags->options.source, "Folder of the FP8 checkpoint")->required();
-  app->add_option("--converted", flags->options.converted, "Folder of the INT8 checkpoint")->required();
+  app->add_option("--converted", flags->options.converted, "Folder of the INT8 checkpoint")
+      ->required();
   CLI::Option* all = app->add_flag("--all", flags->all, "Every matrix (the default)");
   app->add_option("--sample", flags->options.sample, "Only so many matrices, evenly spread")
       ->check(CLI::PositiveNumber)

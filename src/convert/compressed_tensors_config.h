@@ -12,9 +12,9 @@
 
 namespace blockscale {
 
-// Modules that stay unquantised and would otherwise match the target "Linear": lm_head, router gates
-// and every other kept two-dimensional weight that is no embedding and no norm. Exact names, and
-// "re:.*\.gate$" where there are gates: Transformers renames them (block_sparse_moe.gate became
+// Modules that stay unquantised and would otherwise match the target "Linear": lm_head, router
+// gates and every other kept two-dimensional weight that is no embedding and no norm. Exact names,
+// and "re:.*\.gate$" where there are gates: Transformers renames them (block_sparse_moe.gate became
 // mlp.gate), vLLM never asks for them. Never a pattern that could match gate_proj.
 std::vector<std::string> IgnoreList(const ConversionPlan& plan);
 

@@ -86,11 +86,13 @@ class Conversion {
     ConversionState state = *folder.state;
     const std::string where = JoinPath(options_.output, kStateFileName);
     if (state.int8_range != RangeName(options_.range))
-      return Refused("{}: the run to be continued used --int8-range {}, this one {}; use the same or "
-                     "start a new output folder",
-                     where, state.int8_range, RangeName(options_.range));
+      return Refused(
+          "{}: the run to be continued used --int8-range {}, this one {}; use the same or "
+          "start a new output folder",
+          where, state.int8_range, RangeName(options_.range));
     if (const std::string difference = FirstDifference(state.source, now); !difference.empty())
-      return Refused("{}: cannot continue, because {}; start a new output folder", where, difference);
+      return Refused("{}: cannot continue, because {}; start a new output folder", where,
+                     difference);
     return state;
   }
 
@@ -151,8 +153,9 @@ class Conversion {
                   .shards = todo_,
                   .output = options_.output,
                   .range = options_.range,
-                  .threads = options_.threads != 0 ? options_.threads
-                                                   : std::max(1u, std::thread::hardware_concurrency()),
+                  .threads = options_.threads != 0
+                                 ? options_.threads
+                                 : std::max(1u, std::thread::hardware_concurrency()),
                   .chunk_rows = options_.chunk_rows,
                   .stop = options_.stop};
     job.wrote = [this](uint64_t bytes) {
@@ -179,9 +182,10 @@ class Conversion {
       const std::string path = JoinPath(source_.folder(), file.name);
       BLOCKSCALE_ASSIGN_OR_RETURN(const FileFacts facts, files_.Stat(path));
       if (facts.size != file.size || facts.modified_ns != file.modified_ns)
-        return InvalidInput("{}: was changed while it was converted; the output is a mixture, start "
-                            "again with a new output folder",
-                            path);
+        return InvalidInput(
+            "{}: was changed while it was converted; the output is a mixture, start "
+            "again with a new output folder",
+            path);
     }
     return OkStatus();
   }
@@ -207,9 +211,8 @@ class Conversion {
     for (const PlannedShard& shard : plan_.shards)
       for (const TensorInfo& tensor : shard.header.tensors)
         weight_map.emplace_back(tensor.name, shard.name);
-    BLOCKSCALE_RETURN_IF_ERROR(
-        WriteFileAtomically(files_, output, kIndexFileName,
-                            SerializeIndex(plan_.output_bytes, std::move(weight_map))));
+    BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
+        files_, output, kIndexFileName, SerializeIndex(plan_.output_bytes, std::move(weight_map))));
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
         files_, output, kConfigFileName, RewriteConfig(source_.config(), IgnoreList(plan_))));
     const ReportFacts facts{.source = source_path,

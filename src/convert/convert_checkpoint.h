@@ -1,5 +1,5 @@
-// The conversion over a file system of the caller's choice: what blockscale/convert.h offers over the
-// machine's own, and what tests run over one that fails.
+// The conversion over a file system of the caller's choice: what blockscale/convert.h offers over
+// the machine's own, and what tests run over one that fails.
 #pragma once
 
 #include "base/status.h"

@@ -26,7 +26,8 @@ struct OpenShard {
   std::unique_ptr<OutputFile> file;
 };
 
-// One piece of work, with the buffers it needs. Recycled, so that a run allocates only at its start.
+// One piece of work, with the buffers it needs. Recycled, so that a run allocates only at its
+// start.
 struct Chunk {
   std::shared_ptr<OpenShard> shard;
   const PlannedTensor* tensor = nullptr;
@@ -160,30 +161,34 @@ Result<uint64_t> CountNanCodes(const Checkpoint& source, const Fp8Matrix& matrix
 Status FaultError(const EngineJob& job, const Chunk& chunk, const RowFault& fault) {
   const Fp8Matrix& matrix = *chunk.tensor->matrix;
   const uint64_t row = chunk.first + fault.row;
-  const std::string where = fmt::format("{}: tensor '{}' [{}, {}]",
-                                        matrix.weight.shard->file->path(),
-                                        matrix.weight.info->name, row, fault.column);
+  const std::string where =
+      fmt::format("{}: tensor '{}' [{}, {}]", matrix.weight.shard->file->path(),
+                  matrix.weight.info->name, row, fault.column);
   const unsigned code =
       std::to_integer<unsigned>(chunk.in[fault.row * matrix.columns + fault.column]);
   switch (fault.kind) {
     case RowFault::Kind::kNanCode: {
       BLOCKSCALE_ASSIGN_OR_RETURN(const uint64_t count, CountNanCodes(*job.source, matrix));
-      return InvalidInput("{} is the NaN code 0x{:02X}, the first of {} in this tensor; weights must "
-                          "be numbers: get the checkpoint again from its source",
-                          where, code, count);
+      return InvalidInput(
+          "{} is the NaN code 0x{:02X}, the first of {} in this tensor; weights must "
+          "be numbers: get the checkpoint again from its source",
+          where, code, count);
     }
     case RowFault::Kind::kZeroScale:
-      return InvalidInput("{} is code 0x{:02X}, but the scale of its block in '{}' is 0; a zero scale "
-                          "may stand only over zero codes: the checkpoint is damaged",
-                          where, code, matrix.scale.info->name);
+      return InvalidInput(
+          "{} is code 0x{:02X}, but the scale of its block in '{}' is 0; a zero scale "
+          "may stand only over zero codes: the checkpoint is damaged",
+          where, code, matrix.scale.info->name);
     case RowFault::Kind::kOverflow:
-      return InvalidInput("{} is code 0x{:02X}, and times the scale of its block in '{}' it is larger "
-                          "than FP32 can hold (3.4e38): the scale is wrong",
-                          where, code, matrix.scale.info->name);
+      return InvalidInput(
+          "{} is code 0x{:02X}, and times the scale of its block in '{}' it is larger "
+          "than FP32 can hold (3.4e38): the scale is wrong",
+          where, code, matrix.scale.info->name);
     case RowFault::Kind::kScaleUnderflow:
-      return InvalidInput("{}: the largest value of this row is so small that its INT8 scale would be "
-                          "below 1.2e-38, where FP32 loses precision: the scales in '{}' are wrong",
-                          where, matrix.scale.info->name);
+      return InvalidInput(
+          "{}: the largest value of this row is so small that its INT8 scale would be "
+          "below 1.2e-38, where FP32 loses precision: the scales in '{}' are wrong",
+          where, matrix.scale.info->name);
     case RowFault::Kind::kNone:
       break;
   }
@@ -304,8 +309,7 @@ void Stream(FileSystem& files, const EngineJob& job, Finisher& finisher, Collect
   };
   const auto work = [&](Chunk* chunk) {
     if (chunk->status.ok() && !finisher.halted())
-      chunk->status =
-          chunk->tensor->matrix == nullptr ? Copy(job, *chunk) : Convert(job, *chunk);
+      chunk->status = chunk->tensor->matrix == nullptr ? Copy(job, *chunk) : Convert(job, *chunk);
     return chunk;
   };
   const auto collect = [&](Chunk* chunk) {

@@ -6,8 +6,8 @@
 //                                                                     v
 //                                       finisher thread: digest, fsync, rename, journal
 //
-// Memory is chunks in flight, whatever the size of model, shard or matrix. Every output byte depends
-// on the source alone, never on threads or chunk size.
+// Memory is chunks in flight, whatever the size of model, shard or matrix. Every output byte
+// depends on the source alone, never on threads or chunk size.
 #pragma once
 
 #include <atomic>

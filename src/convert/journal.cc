@@ -102,7 +102,8 @@ std::string FirstDifference(const SourceFingerprint& journalled, const SourceFin
     if (was.name != is.name)
       return fmt::format("the source's shard {} has become {}", was.name, is.name);
     if (was.size != is.size)
-      return fmt::format("the source's shard {} had {} bytes and has {}", is.name, was.size, is.size);
+      return fmt::format("the source's shard {} had {} bytes and has {}", is.name, was.size,
+                         is.size);
     if (was.modified_ns != is.modified_ns)
       return fmt::format("the source's shard {} has another time stamp: it was written again",
                          is.name);
@@ -115,9 +116,10 @@ Result<ConversionState> ParseConversionState(std::string_view text, const std::s
   // The library's own accessors throw on a missing or mistyped field; here is where that ends.
   try {
     if (json.at("format") != kFormat || json.at("version") != kFormatVersion)
-      return InvalidInput("{}: is not a state of format {} version {}; it was written by another "
-                          "version of blockscale: finish with that one or start a new output folder",
-                          file, kFormat, kFormatVersion);
+      return InvalidInput(
+          "{}: is not a state of format {} version {}; it was written by another "
+          "version of blockscale: finish with that one or start a new output folder",
+          file, kFormat, kFormatVersion);
     ConversionState state{.int8_range = json.at("int8_range"),
                           .source = SourceFrom(json.at("source"))};
     for (const OrderedJson& shard : json.at("shards")) state.shards.push_back(ShardFrom(shard));

@@ -1,5 +1,5 @@
-// conversion_state.json: what a conversion has finished, so that a killed run can be continued and a
-// changed source is noticed. It is rewritten whole and atomically after every shard.
+// conversion_state.json: what a conversion has finished, so that a killed run can be continued and
+// a changed source is noticed. It is rewritten whole and atomically after every shard.
 #pragma once
 
 #include <cstdint>

@@ -44,9 +44,10 @@ Status CheckFolders(FileSystem& files, const std::string& source, const std::str
   const std::filesystem::path to = std::filesystem::weakly_canonical(output, error);
   if (error) return IoError("resolve", output, error.value());
   if (IsInside(to, from) || IsInside(from, to))
-    return Refused("the output {} and the source {} share a folder; choose an output outside the "
-                   "source, which is never written to",
-                   to.string(), from.string());
+    return Refused(
+        "the output {} and the source {} share a folder; choose an output outside the "
+        "source, which is never written to",
+        to.string(), from.string());
   if (!files.Exists(output)) return OkStatus();
   BLOCKSCALE_ASSIGN_OR_RETURN(const FileFacts facts, files.Stat(output));
   if (!facts.is_directory) return Refused("{}: the output is a file, not a folder", output);
@@ -60,24 +61,28 @@ Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& outp
   std::vector<std::string> partials;
   std::string first_other;
   BLOCKSCALE_RETURN_IF_ERROR(WalkFiles(files, output, "", [&](const std::string& path) {
-    if (path.ends_with(kPartialSuffix)) partials.push_back(path);
-    else if (first_other.empty()) first_other = path;
+    if (path.ends_with(kPartialSuffix))
+      partials.push_back(path);
+    else if (first_other.empty())
+      first_other = path;
     return OkStatus();
   }));
   const bool empty = partials.empty() && first_other.empty();
   if (!resume && !empty)
-    return Refused("{}: the output folder is not empty (it holds '{}'); continue an earlier run with "
-                   "--resume or choose another folder",
-                   output, first_other.empty() ? partials.front() : first_other);
+    return Refused(
+        "{}: the output folder is not empty (it holds '{}'); continue an earlier run with "
+        "--resume or choose another folder",
+        output, first_other.empty() ? partials.front() : first_other);
   const std::string state_path = JoinPath(output, kStateFileName);
   if (files.Exists(state_path)) {
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::string text,
                                 ReadTextFile(files, state_path, kMaxStateBytes));
     BLOCKSCALE_ASSIGN_OR_RETURN(folder.state, ParseConversionState(text, state_path));
   } else if (!first_other.empty()) {
-    return Refused("{}: holds '{}' but no {}, so no run of blockscale can be continued there; choose "
-                   "another folder",
-                   output, first_other, kStateFileName);
+    return Refused(
+        "{}: holds '{}' but no {}, so no run of blockscale can be continued there; choose "
+        "another folder",
+        output, first_other, kStateFileName);
   }
   for (const std::string& partial : partials)
     BLOCKSCALE_RETURN_IF_ERROR(files.Remove(JoinPath(output, partial)));

@@ -16,7 +16,7 @@ namespace blockscale {
 Status CheckFolders(FileSystem& files, const std::string& source, const std::string& output);
 
 struct OutputFolder {
-  std::unique_ptr<FileLock> lock;         // held while it lives
+  std::unique_ptr<FileLock> lock;        // held while it lives
   std::optional<ConversionState> state;  // of the run to be continued
 };
 

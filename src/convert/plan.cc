@@ -15,13 +15,15 @@ Status CheckConvertible(const Checkpoint& checkpoint, const std::vector<Fp8Matri
     return InvalidInput("{}: holds no F8_E4M3 matrix; there is nothing to convert",
                         checkpoint.folder());
   if (!quantization)
-    return InvalidInput("{}: has no quantization_config, but the checkpoint holds {} F8_E4M3 "
-                        "matrices; restore the config that belongs to it",
-                        config, matrices.size());
+    return InvalidInput(
+        "{}: has no quantization_config, but the checkpoint holds {} F8_E4M3 "
+        "matrices; restore the config that belongs to it",
+        config, matrices.size());
   if (quantization->quant_method != "fp8")
-    return InvalidInput("{}: quant_method is '{}', but the tensors are FP8 with block scales "
-                        "('fp8'); restore the config that belongs to them",
-                        config, quantization->quant_method);
+    return InvalidInput(
+        "{}: quant_method is '{}', but the tensors are FP8 with block scales "
+        "('fp8'); restore the config that belongs to them",
+        config, quantization->quant_method);
   for (const Fp8Matrix& matrix : matrices) {
     if (matrix.columns > kMaxColumns)
       return InvalidInput("{}: tensor '{}' has {} columns, more than the limit of {}",
@@ -35,9 +37,10 @@ Status CheckConvertible(const Checkpoint& checkpoint, const std::vector<Fp8Matri
 Status CheckLeftOver(const TensorRef& tensor) {
   const TensorInfo& info = *tensor.info;
   if (info.name.ends_with(".weight_scale_inv"))
-    return InvalidInput("{}: tensor '{}' is the scale of an FP8 matrix that is not there; the "
-                        "checkpoint is incomplete",
-                        tensor.shard->file->path(), info.name);
+    return InvalidInput(
+        "{}: tensor '{}' is the scale of an FP8 matrix that is not there; the "
+        "checkpoint is incomplete",
+        tensor.shard->file->path(), info.name);
   if (info.dtype == DType::kF8E5M2 || info.dtype == DType::kF8E4M3Fnuz ||
       info.dtype == DType::kF8E5M2Fnuz)
     return InvalidInput("{}: tensor '{}' is {}; only F8_E4M3 can be converted",
@@ -72,9 +75,10 @@ class Planner {
  private:
   Status AddOutput(TensorInfo info, PlannedShard& shard) {
     if (!names_.insert(info.name).second)
-      return InvalidInput("{}: tensor '{}' would stand twice in the output: the source has one of "
-                          "that name beside the matrix whose scale needs it",
-                          checkpoint_.folder(), info.name);
+      return InvalidInput(
+          "{}: tensor '{}' would stand twice in the output: the source has one of "
+          "that name beside the matrix whose scale needs it",
+          checkpoint_.folder(), info.name);
     shard.header.tensors.push_back(std::move(info));
     return OkStatus();
   }
@@ -99,8 +103,8 @@ class Planner {
   // Lays the shard out and notes where each of its tensors goes.
   Status Finish(PlannedShard shard) {
     if (shard.tensors.empty()) return OkStatus();
-    BLOCKSCALE_ASSIGN_OR_RETURN(
-        shard.header_bytes, LayOutSafetensors(std::move(shard.header.tensors), &shard.header));
+    BLOCKSCALE_ASSIGN_OR_RETURN(shard.header_bytes,
+                                LayOutSafetensors(std::move(shard.header.tensors), &shard.header));
     std::unordered_map<std::string_view, uint64_t> offset_of;
     for (const TensorInfo& info : shard.header.tensors)
       offset_of.emplace(info.name, shard.header.data_start + info.begin);

@@ -49,9 +49,10 @@ std::string ReportHtml(const ReportFacts& facts, const ConvertPlanSummary& plan,
                 {"This run wrote", Gigabytes(facts.written_bytes)},
                 {"Time of this run", fmt::format("{:.2f} s", facts.seconds)},
                 {"Throughput of this run",
-                 facts.seconds > 0 ? fmt::format("{:.2f} GB/s", static_cast<double>(facts.written_bytes) /
-                                                                    facts.seconds / 1e9)
-                                   : "-"},
+                 facts.seconds > 0
+                     ? fmt::format("{:.2f} GB/s",
+                                   static_cast<double>(facts.written_bytes) / facts.seconds / 1e9)
+                     : "-"},
                 {"Tool", std::string("blockscale ") + Version()}};
   return RenderQualityPage(page);
 }

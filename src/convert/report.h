@@ -16,7 +16,7 @@ struct ReportFacts {
   std::string source;  // canonical path
   std::string output;
   std::string int8_range;
-  double seconds = 0;         // of this run; the page alone shows it
+  double seconds = 0;          // of this run; the page alone shows it
   uint64_t written_bytes = 0;  // by this run
 };
 

@@ -12,8 +12,7 @@
 namespace blockscale {
 
 // (enumerator, id, name, model_type in config.json, architecture)
-#define BLOCKSCALE_FAMILIES(X) \
-  X(kMiniMaxM2, 0, "minimax-m2", "minimax_m2", "MiniMaxM2ForCausalLM")
+#define BLOCKSCALE_FAMILIES(X) X(kMiniMaxM2, 0, "minimax-m2", "minimax_m2", "MiniMaxM2ForCausalLM")
 
 BLOCKSCALE_ENUM_LIST(Family, BLOCKSCALE_FAMILIES)
 

@@ -111,13 +111,14 @@ nlohmann::ordered_json MiniMaxM2Config(const ModelSize& size) {
 std::vector<std::pair<std::string, std::string>> MiniMaxM2SideFiles() {
   const std::string stand_in =
       "# A stand-in for the model's own code: synthetic checkpoints have weights, not a model.\n";
-  return {{"chat_template.jinja", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"},
-          {"configuration_minimax_m2.py", stand_in + "class MiniMaxM2Config:\n    pass\n"},
-          {"generation_config.json",
-           "{\n  \"do_sample\": true,\n  \"temperature\": 1.0,\n  \"top_p\": 0.95\n}\n"},
-          {"modeling_minimax_m2.py", stand_in + "class MiniMaxM2ForCausalLM:\n    pass\n"},
-          {"tokenizer.json", "{\n  \"version\": \"1.0\",\n  \"stand_in\": true\n}\n"},
-          {"tokenizer_config.json", "{\n  \"tokenizer_class\": \"StandIn\"\n}\n"}};
+  return {
+      {"chat_template.jinja", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"},
+      {"configuration_minimax_m2.py", stand_in + "class MiniMaxM2Config:\n    pass\n"},
+      {"generation_config.json",
+       "{\n  \"do_sample\": true,\n  \"temperature\": 1.0,\n  \"top_p\": 0.95\n}\n"},
+      {"modeling_minimax_m2.py", stand_in + "class MiniMaxM2ForCausalLM:\n    pass\n"},
+      {"tokenizer.json", "{\n  \"version\": \"1.0\",\n  \"stand_in\": true\n}\n"},
+      {"tokenizer_config.json", "{\n  \"tokenizer_class\": \"StandIn\"\n}\n"}};
 }
 
 }  // namespace blockscale

@@ -21,17 +21,18 @@ constexpr uint64_t kMaxShards = 10'000;
 Status CheckSize(const SynthOptions& options) {
   const ModelSize& size = options.size;
   const std::pair<const char*, uint64_t> sides[] = {
-      {"layers", size.layers},       {"experts", size.experts}, {"hidden", size.hidden},
-      {"intermediate", size.intermediate}, {"heads", size.heads}, {"kv-heads", size.kv_heads},
-      {"head-dim", size.head_dim},   {"vocab", size.vocab}};
+      {"layers", size.layers},     {"experts", size.experts},
+      {"hidden", size.hidden},     {"intermediate", size.intermediate},
+      {"heads", size.heads},       {"kv-heads", size.kv_heads},
+      {"head-dim", size.head_dim}, {"vocab", size.vocab}};
   for (const auto& [name, value] : sides)
     if (value == 0 || value > kMaxSide)
       return InvalidInput("--{} is {}, not from 1 to {}", name, value, kMaxSide);
   if (size.heads % size.kv_heads != 0)
     return InvalidInput("--heads {} is not a multiple of --kv-heads {}", size.heads, size.kv_heads);
   if (size.layers * (size.experts * 6 + 14) > kMaxTensors)
-    return InvalidInput("{} layers of {} experts are more than the limit of {} tensors", size.layers,
-                        size.experts, kMaxTensors);
+    return InvalidInput("{} layers of {} experts are more than the limit of {} tensors",
+                        size.layers, size.experts, kMaxTensors);
   const uint64_t matrices = size.layers * (size.experts * 3 + 4);
   if (options.shards == 0 || options.shards > std::min(kMaxShards, matrices + 1))
     return InvalidInput("--shards is {}, not from 1 to {} (a shard holds at least one matrix)",
@@ -46,8 +47,8 @@ Status CheckOutput(FileSystem& files, const std::string& output) {
   return Refused("{}: is not empty (it holds '{}'); choose a new folder", output, names.front());
 }
 
-// Cuts the tensors into shards of about equal size. Every cut falls between a matrix and its scale, so
-// that readers that look for the scale in the same file are found out.
+// Cuts the tensors into shards of about equal size. Every cut falls between a matrix and its scale,
+// so that readers that look for the scale in the same file are found out.
 std::vector<std::vector<TensorInfo>> CutIntoShards(const std::vector<TensorInfo>& tensors,
                                                    uint64_t shards) {
   uint64_t left = 0, matrices_left = 0;
@@ -90,7 +91,9 @@ class Writer {
     return file->Commit();
   }
 
-  std::vector<std::pair<std::string, std::string>> TakeWeightMap() { return std::move(weight_map_); }
+  std::vector<std::pair<std::string, std::string>> TakeWeightMap() {
+    return std::move(weight_map_);
+  }
 
  private:
   struct Piece {
@@ -162,8 +165,8 @@ Result<SynthSummary> SynthesizeCheckpoint(FileSystem& files, const SynthOptions&
   for (const auto& [name, text] : MiniMaxM2SideFiles())
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files, options.output, name, text));
   const uint64_t total_size = options.lie_about_total_size ? 2 * elements : summary.data_bytes;
-  BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files, options.output, kIndexFileName,
-                                                 SerializeIndex(total_size, writer.TakeWeightMap())));
+  BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
+      files, options.output, kIndexFileName, SerializeIndex(total_size, writer.TakeWeightMap())));
   BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files, options.output, kConfigFileName,
                                                  MiniMaxM2Config(options.size).dump(2) + "\n"));
   return summary;

@@ -1,9 +1,9 @@
-// Synthetic checkpoints: a family's real names, types, config and index over made-up numbers, the same
-// bytes for the same seed on every machine.
+// Synthetic checkpoints: a family's real names, types, config and index over made-up numbers, the
+// same bytes for the same seed on every machine.
 //
-// Weights are near-Gaussian (the sum of four uniform bytes, by integer arithmetic) in E4M3, with one
-// element of +-448 in every block, as a real quantiser leaves it, and a scale of its own for each
-// block. Scales of some matrices lie in another shard, as they do in real checkpoints.
+// Weights are near-Gaussian (the sum of four uniform bytes, by integer arithmetic) in E4M3, with
+// one element of +-448 in every block, as a real quantiser leaves it, and a scale of its own for
+// each block. Scales of some matrices lie in another shard, as they do in real checkpoints.
 #pragma once
 
 #include <cstdint>

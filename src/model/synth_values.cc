@@ -66,8 +66,8 @@ const std::array<uint8_t, 65536>& Fp8Table() {
 }
 
 const std::array<uint16_t, 65536>& Bf16Table() {
-  static const auto table = TableOf<uint16_t>(
-      [](int16_t q) { return BF16::Encode(static_cast<float>(q) * 0x1p-14f); });
+  static const auto table =
+      TableOf<uint16_t>([](int16_t q) { return BF16::Encode(static_cast<float>(q) * 0x1p-14f); });
   return table;
 }
 
@@ -113,8 +113,7 @@ void PlaceLargest(uint64_t key, const TensorInfo& tensor, uint64_t offset,
 // Scales between 2^-13 and 2^-12: W then has the size of real weights.
 void FillScales(uint64_t key, uint64_t first, std::span<std::byte> out) {
   for (uint64_t i = 0; i < out.size() / 4; ++i) {
-    const float scale =
-        static_cast<float>(0x10000 + (Mix(key, first + i) & 0xFFFF)) * 0x1p-29f;
+    const float scale = static_cast<float>(0x10000 + (Mix(key, first + i) & 0xFFFF)) * 0x1p-29f;
     std::memcpy(out.data() + 4 * i, &scale, 4);
   }
 }

@@ -1,5 +1,5 @@
-// What the scalar and the SIMD side of blockscale/fp8_to_int8.h share: tables, the row scale, and the
-// order of sums. Both sides call these, so that their bits agree by construction.
+// What the scalar and the SIMD side of blockscale/fp8_to_int8.h share: tables, the row scale, and
+// the order of sums. Both sides call these, so that their bits agree by construction.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ float RowScale(float largest, Int8Range range);
 // Folds the lanes in halves: lane i gains lane i + width / 2, until one is left.
 float FoldLanes(std::array<float, kLanes> lanes);
 
-// One row by the definition. `row` is its index in `in`. Returns a fault or writes row `row` of `out`
-// and of `quality` (which may be null).
+// One row by the definition. `row` is its index in `in`. Returns a fault or writes row `row` of
+// `out` and of `quality` (which may be null).
 RowFault ConvertRow(const Fp8Rows& in, size_t row, Int8Range range, const Int8Rows& out,
                     RowQuality* quality);
 

@@ -1,15 +1,15 @@
-// The fast side of blockscale/fp8_to_int8.h. Highway compiles this file once for each instruction set
-// and picks one at run time; rows that it cannot do exactly go to the scalar side.
+// The fast side of blockscale/fp8_to_int8.h. Highway compiles this file once for each instruction
+// set and picks one at run time; rows that it cannot do exactly go to the scalar side.
 //
-// The whole trick is in one fact: the 126 nonzero magnitudes of E4M3 are 8 mantissas times powers of
-// two. So a block needs 8 products W8[m] = fl32((1 + m/8) * scale), a row and block 8 quotients
-// Q8[m] = fl32(W8[m] / s), and every other quotient is one of those times a power of two, exactly (as
-// long as nothing leaves FP32's normal range, which InFastRange ensures). From them comes one table of
-// 128 INT8 codes per row and block, and converting is a table look-up of bytes.
-// The table holds negated magnitudes, because INT8 has -128 but no 128.
+// The whole trick is in one fact: the 126 nonzero magnitudes of E4M3 are 8 mantissas times powers
+// of two. So a block needs 8 products W8[m] = fl32((1 + m/8) * scale), a row and block 8 quotients
+// Q8[m] = fl32(W8[m] / s), and every other quotient is one of those times a power of two, exactly
+// (as long as nothing leaves FP32's normal range, which InFastRange ensures). From them comes one
+// table of 128 INT8 codes per row and block, and converting is a table look-up of bytes. The table
+// holds negated magnitudes, because INT8 has -128 but no 128.
 
-// Byte permutes over 128 entries (AVX-512 VBMI) come with this target, which Highway leaves out unless
-// asked for it.
+// Byte permutes over 128 entries (AVX-512 VBMI) come with this target, which Highway leaves out
+// unless asked for it.
 #define HWY_WANT_AVX3_DL 1
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "numeric/fp8_to_int8_simd.cc"
@@ -64,7 +64,8 @@ inline bool LargestOfRow(const Fp8Rows& in, const float* scales, RowWork& work, 
 inline void MultiplyMantissas(const Fp8Rows& in, const float* scales, RowWork& work) {
   for (size_t block = 0; block < in.grid_columns; ++block)
     for (size_t m = 0; m < kMantissas; ++m)
-      work.products[block * kMantissas + m] = (1.0f + 0.125f * static_cast<float>(m)) * scales[block];
+      work.products[block * kMantissas + m] =
+          (1.0f + 0.125f * static_cast<float>(m)) * scales[block];
   work.products_of = scales;
 }
 
@@ -80,7 +81,7 @@ namespace HWY_NAMESPACE {
 
 // Entry 0..7 of a table are +-0 and the subnormals 1..7 * 2^-9: mantissa and power of two of each.
 alignas(32) constexpr int32_t kSubnormalMantissa[8] = {0, 0, 0, 4, 0, 2, 4, 6};
-alignas(32) constexpr float kSubnormalPower[8] = {0,        0x1p-9f, 0x1p-8f, 0x1p-8f,
+alignas(32) constexpr float kSubnormalPower[8] = {0,       0x1p-9f, 0x1p-8f, 0x1p-8f,
                                                   0x1p-7f, 0x1p-7f, 0x1p-7f, 0x1p-7f};
 
 constexpr float PowerOf(int exponent) {  // 2^(exponent - 7)
@@ -114,7 +115,8 @@ HWY_INLINE uint8_t LargestMagnitude(const uint8_t* codes, size_t count) {
     const __m256i code = _mm256_load_si256(reinterpret_cast<const __m256i*>(rest));
     largest = _mm256_max_epu8(largest, _mm256_add_epi8(code, code));
   }
-  __m128i half = _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+  __m128i half =
+      _mm_max_epu8(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
   // The largest byte is the complement of the smallest complement, which one instruction finds.
   half = _mm_xor_si128(half, _mm_set1_epi8(-1));
   half = _mm_min_epu8(half, _mm_srli_epi16(half, 8));
@@ -156,16 +158,16 @@ HWY_INLINE Table MakeTable(const float* quotients) {
   const __m512 lower = _mm512_broadcast_f32x4(_mm512_castps512_ps128(q));
   const __m512 upper = _mm512_broadcast_f32x4(_mm512_extractf32x4_ps(q, 1));
   // The first lane of the first two parts are the subnormals.
-  const __m512 first = _mm512_permutexvar_ps(
-      _mm512_setr_epi32(0, 0, 0, 4, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3), q);
-  const __m512 second = _mm512_permutexvar_ps(
-      _mm512_setr_epi32(0, 2, 4, 6, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7), q);
-  const __m512i low = _mm512_packs_epi16(
-      _mm512_packs_epi32(RoundPart(first, 0), RoundPart(second, 1)),
-      _mm512_packs_epi32(RoundPart(lower, 2), RoundPart(upper, 3)));
-  const __m512i high = _mm512_packs_epi16(
-      _mm512_packs_epi32(RoundPart(lower, 4), RoundPart(upper, 5)),
-      _mm512_packs_epi32(RoundPart(lower, 6), RoundPart(upper, 7)));
+  const __m512 first =
+      _mm512_permutexvar_ps(_mm512_setr_epi32(0, 0, 0, 4, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3), q);
+  const __m512 second =
+      _mm512_permutexvar_ps(_mm512_setr_epi32(0, 2, 4, 6, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7), q);
+  const __m512i low =
+      _mm512_packs_epi16(_mm512_packs_epi32(RoundPart(first, 0), RoundPart(second, 1)),
+                         _mm512_packs_epi32(RoundPart(lower, 2), RoundPart(upper, 3)));
+  const __m512i high =
+      _mm512_packs_epi16(_mm512_packs_epi32(RoundPart(lower, 4), RoundPart(upper, 5)),
+                         _mm512_packs_epi32(RoundPart(lower, 6), RoundPart(upper, 7)));
   return {low, high};
 }
 
@@ -187,8 +189,8 @@ HWY_INLINE void ConvertBlock(const uint8_t* codes, size_t count, const float* qu
   _mm512_mask_storeu_epi8(out + i, rest, LookUp(table, _mm512_maskz_loadu_epi8(rest, codes + i)));
 }
 #else
-// 256-bit vectors: the table is eight registers of 16 entries, and a byte shuffle that yields zero for
-// indices outside its own sixteen lets the eight results be combined with OR.
+// 256-bit vectors: the table is eight registers of 16 entries, and a byte shuffle that yields zero
+// for indices outside its own sixteen lets the eight results be combined with OR.
 struct Table {
   __m256i part[8];  // entries 16i..16i+15, in both 128-bit lanes
 };
@@ -213,11 +215,10 @@ HWY_INLINE void MakeQuarter(__m256 q, __m256i first_row, __m256i* part) {
 
 HWY_INLINE Table MakeTable(const float* quotients) {
   const __m256 q = _mm256_loadu_ps(quotients);
-  const __m256i order =
-      _mm256_load_si256(reinterpret_cast<const __m256i*>(kSubnormalMantissa));
-  const __m256 subnormal =
-      _mm256_sub_ps(_mm256_setzero_ps(), _mm256_mul_ps(_mm256_permutevar8x32_ps(q, order),
-                                                       _mm256_load_ps(kSubnormalPower)));
+  const __m256i order = _mm256_load_si256(reinterpret_cast<const __m256i*>(kSubnormalMantissa));
+  const __m256 subnormal = _mm256_sub_ps(
+      _mm256_setzero_ps(),
+      _mm256_mul_ps(_mm256_permutevar8x32_ps(q, order), _mm256_load_ps(kSubnormalPower)));
   Table table;
   MakeQuarter<0>(q, _mm256_cvtps_epi32(subnormal), table.part);
   MakeQuarter<1>(q, RoundRow<4>(q), table.part);
@@ -251,8 +252,7 @@ HWY_INLINE void ConvertBlock(const uint8_t* codes, size_t count, const float* qu
   if (i == count) return;
   alignas(32) uint8_t rest[32] = {};
   std::memcpy(rest, codes + i, count - i);
-  const __m256i result =
-      LookUp(table, _mm256_load_si256(reinterpret_cast<const __m256i*>(rest)));
+  const __m256i result = LookUp(table, _mm256_load_si256(reinterpret_cast<const __m256i*>(rest)));
   alignas(32) int8_t bytes[32];
   _mm256_store_si256(reinterpret_cast<__m256i*>(bytes), result);
   std::memcpy(out + i, bytes, count - i);
@@ -331,8 +331,7 @@ HWY_INLINE void Measure32(const uint8_t* codes, const int8_t* result, __m256 q, 
 HWY_INLINE RowQuality Measure(const Fp8Rows& in, const uint8_t* codes, const int8_t* result,
                               const RowWork& work) {
   Lanes lanes;
-  const __m256i order =
-      _mm256_load_si256(reinterpret_cast<const __m256i*>(kSubnormalMantissa));
+  const __m256i order = _mm256_load_si256(reinterpret_cast<const __m256i*>(kSubnormalMantissa));
   for (size_t column = 0; column < in.columns;) {
     if (column % kSegment == 0 && column != 0) lanes.Fold();
     const size_t block = in.grid_columns <= 1 ? 0 : column / in.block_columns;
@@ -386,8 +385,7 @@ HWY_INLINE bool ConvertRowFast(const Fp8Rows& in, size_t row, Int8Range range, c
 #define BLOCKSCALE_FP8_HAS_FAST 0
 #endif
 
-RowFault ConvertRows(const Fp8Rows& in, Int8Range range, const Int8Rows& out,
-                     RowQuality* quality) {
+RowFault ConvertRows(const Fp8Rows& in, Int8Range range, const Int8Rows& out, RowQuality* quality) {
 #if BLOCKSCALE_FP8_HAS_FAST
   RowWork work;
   work.products.resize(in.grid_columns * kMantissas);

@@ -1,12 +1,13 @@
-// Small binary floating-point formats from one template: how a code is decoded exactly into FP32, and
-// how an FP32 value is rounded to the nearest code, ties to even.
+// Small binary floating-point formats from one template: how a code is decoded exactly into FP32,
+// and how an FP32 value is rounded to the nearest code, ties to even.
 //
 //   sign | exponent (E bits, bias B) | mantissa (M bits)
-//   exponent 0: subnormal, mantissa * 2^(1 - B - M); otherwise (1 + mantissa / 2^M) * 2^(exponent - B)
+//   exponent 0: subnormal, mantissa * 2^(1 - B - M); otherwise (1 + mantissa / 2^M) * 2^(exponent -
+//   B)
 //
 // What the highest codes mean differs from format to format and is the template's last argument.
-// Sources: OCP Microscaling 1.0 (E2M1, E4M3, E5M2, E8M0), IEEE 754 (FP16), and the golden vectors of
-// tests/golden, which ml_dtypes computed.
+// Sources: OCP Microscaling 1.0 (E2M1, E4M3, E5M2, E8M0), IEEE 754 (FP16), and the golden vectors
+// of tests/golden, which ml_dtypes computed.
 #pragma once
 
 #include <bit>
@@ -69,14 +70,14 @@ struct Minifloat {
     return std::copysign(value, negative ? -1.0f : 1.0f);
   }
 
-  // Nearest, ties to even. NaN gives the format's NaN, or for E2M1, which has none, its largest code;
-  // a negative value in an unsigned format gives 0.
+  // Nearest, ties to even. NaN gives the format's NaN, or for E2M1, which has none, its largest
+  // code; a negative value in an unsigned format gives 0.
   static Code Encode(float value, Overflow overflow = Overflow::kSaturate) {
     const uint32_t sign =
         kSigned && std::signbit(value) ? uint32_t{1} << kMagnitudeBits : uint32_t{0};
     if (std::isnan(value)) {
-      const uint32_t nan = kTop == TopCodes::kIeee ? kInfinity | (kMantissaMask + 1) / 2
-                                                   : kMagnitudeMask;
+      const uint32_t nan =
+          kTop == TopCodes::kIeee ? kInfinity | (kMantissaMask + 1) / 2 : kMagnitudeMask;
       return static_cast<Code>(sign | nan);
     }
     if (!kSigned && value < 0) return 0;

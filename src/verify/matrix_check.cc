@@ -51,8 +51,9 @@ std::string SetBlocks(const Checkpoint& source, MatrixPair& pair) {
   pair.grid_columns = PartsOf(pair.columns, pair.block_columns);
   const uint64_t grid_rows = PartsOf(pair.rows, pair.block_rows);
   if (scale.shape == std::vector<uint64_t>{grid_rows, pair.grid_columns}) return "";
-  return fmt::format("its scales are {} where blocks of {}x{} need [{}, {}]", ShapeText(scale.shape),
-                     pair.block_rows, pair.block_columns, grid_rows, pair.grid_columns);
+  return fmt::format("its scales are {} where blocks of {}x{} need [{}, {}]",
+                     ShapeText(scale.shape), pair.block_rows, pair.block_columns, grid_rows,
+                     pair.grid_columns);
 }
 
 // The sentence that says why there is no pair, or "".
@@ -132,15 +133,16 @@ struct Trouble {
   void Note(Describe describe) {
     if (count++ == 0) first = describe();
   }
-  void Tell(const std::string& object, const char* what, std::vector<VerifyFailure>* failures) const {
-    if (count > 0)
-      Fail(failures, object, fmt::format("{} {} (the first: {})", count, what, first));
+  void Tell(const std::string& object, const char* what,
+            std::vector<VerifyFailure>* failures) const {
+    if (count > 0) Fail(failures, object, fmt::format("{} {} (the first: {})", count, what, first));
   }
 };
 
 class MatrixCheck {
  public:
-  MatrixCheck(const MatrixPair& pair, std::vector<float> block_scales, std::vector<float> row_scales)
+  MatrixCheck(const MatrixPair& pair, std::vector<float> block_scales,
+              std::vector<float> row_scales)
       : pair_(pair), block_scales_(std::move(block_scales)), row_scales_(std::move(row_scales)) {}
 
   void Row(uint64_t row, const uint8_t* fp8, const int8_t* int8) {
@@ -221,10 +223,10 @@ Result<MatrixQuality> CheckMatrix(const Checkpoint& source, const Checkpoint& co
                                   const MatrixPair& pair, std::vector<VerifyFailure>* failures) {
   BLOCKSCALE_ASSIGN_OR_RETURN(std::vector<float> block_scales,
                               ReadFloats(source, pair.block_scale));
-  BLOCKSCALE_ASSIGN_OR_RETURN(std::vector<float> row_scales,
-                              ReadFloats(converted, pair.row_scale));
+  BLOCKSCALE_ASSIGN_OR_RETURN(std::vector<float> row_scales, ReadFloats(converted, pair.row_scale));
   MatrixCheck check(pair, std::move(block_scales), std::move(row_scales));
-  const uint64_t rows_at_once = std::max<uint64_t>(1, kChunkBytes / std::max<uint64_t>(1, pair.columns));
+  const uint64_t rows_at_once =
+      std::max<uint64_t>(1, kChunkBytes / std::max<uint64_t>(1, pair.columns));
   std::vector<std::byte> fp8, int8;
   for (uint64_t row = 0; row < pair.rows; row += rows_at_once) {
     const uint64_t rows = std::min(rows_at_once, pair.rows - row);

@@ -1,6 +1,6 @@
-// One converted matrix against its source, element by element, in plain scalar code. Nothing here is
-// shared with the converter: its own table of E4M3, its own pairing of weights with scales, its own
-// walk over blocks, double precision where the converter has single.
+// One converted matrix against its source, element by element, in plain scalar code. Nothing here
+// is shared with the converter: its own table of E4M3, its own pairing of weights with scales, its
+// own walk over blocks, double precision where the converter has single.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct MatrixPair {
   uint64_t grid_columns = 0;
 };
 
-// Pairs every F8_E4M3 tensor of the source with what the converted checkpoint made of it. What cannot
-// be paired (no scale, a wrong grid, a missing or misshapen result) goes to `failures`.
+// Pairs every F8_E4M3 tensor of the source with what the converted checkpoint made of it. What
+// cannot be paired (no scale, a wrong grid, a missing or misshapen result) goes to `failures`.
 std::vector<MatrixPair> PairMatrices(const Checkpoint& source, const Checkpoint& converted,
                                      std::vector<VerifyFailure>* failures);
 

@@ -17,11 +17,20 @@ std::string Escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -48,13 +57,17 @@ Range RangeOf(const std::vector<MatrixQuality>& matrices) {
 
 // From pale to dark blue-violet: brightness falls steadily, so that it reads without colours too.
 std::string Colour(double fraction) {
-  struct Stop { double r, g, b; };
-  constexpr Stop kStops[] = {{237, 248, 233}, {161, 218, 180}, {65, 182, 196}, {34, 94, 168},
-                             {37, 20, 90}};
+  struct Stop {
+    double r, g, b;
+  };
+  constexpr Stop kStops[] = {
+      {237, 248, 233}, {161, 218, 180}, {65, 182, 196}, {34, 94, 168}, {37, 20, 90}};
   const double position = fraction * 4;
   const auto index = std::min<size_t>(static_cast<size_t>(position), 3);
   const double t = position - static_cast<double>(index);
-  const auto mix = [&](double a, double b) { return static_cast<int>(std::lround(a + (b - a) * t)); };
+  const auto mix = [&](double a, double b) {
+    return static_cast<int>(std::lround(a + (b - a) * t));
+  };
   const Stop &a = kStops[index], &b = kStops[index + 1];
   return fmt::format("#{:02x}{:02x}{:02x}", mix(a.r, b.r), mix(a.g, b.g), mix(a.b, b.b));
 }
@@ -95,9 +108,10 @@ void AddHistogram(const std::vector<MatrixQuality>& matrices, const Range& range
     ++bins[std::min<size_t>(static_cast<size_t>(range.Fraction(matrix.relative_rmse) * kBins),
                             kBins - 1)];
   const uint64_t most = std::max<uint64_t>(1, *std::max_element(bins.begin(), bins.end()));
-  out += "<section><h2>How the error is spread</h2><p>Relative RMSE of each matrix: "
-         "||W - q s|| / ||W||.</p>\n<svg id=\"histogram\" role=\"img\" aria-label=\"Histogram of "
-         "relative RMSE\" viewBox=\"0 0 1100 240\" width=\"1100\">\n";
+  out +=
+      "<section><h2>How the error is spread</h2><p>Relative RMSE of each matrix: "
+      "||W - q s|| / ||W||.</p>\n<svg id=\"histogram\" role=\"img\" aria-label=\"Histogram of "
+      "relative RMSE\" viewBox=\"0 0 1100 240\" width=\"1100\">\n";
   for (size_t bin = 0; bin < kBins; ++bin) {
     const double height = 190.0 * static_cast<double>(bins[bin]) / static_cast<double>(most);
     const double step = (range.high - range.low) / kBins;
@@ -108,11 +122,12 @@ void AddHistogram(const std::vector<MatrixQuality>& matrices, const Range& range
         50 + 21.5 * static_cast<double>(bin), 205 - height, height, bins[bin], Percent(low),
         Percent(low + step));
   }
-  out += fmt::format("<line x1=\"48\" y1=\"205\" x2=\"1084\" y2=\"205\" stroke=\"var(--line)\"/>\n"
-                     "<text x=\"44\" y=\"20\" text-anchor=\"end\">{}</text>"
-                     "<text x=\"50\" y=\"224\">{}</text>"
-                     "<text x=\"1082\" y=\"224\" text-anchor=\"end\">{}</text>\n</svg></section>\n",
-                     most, Percent(range.low), Percent(range.high));
+  out += fmt::format(
+      "<line x1=\"48\" y1=\"205\" x2=\"1084\" y2=\"205\" stroke=\"var(--line)\"/>\n"
+      "<text x=\"44\" y=\"20\" text-anchor=\"end\">{}</text>"
+      "<text x=\"50\" y=\"224\">{}</text>"
+      "<text x=\"1082\" y=\"224\" text-anchor=\"end\">{}</text>\n</svg></section>\n",
+      most, Percent(range.low), Percent(range.high));
 }
 
 // One cell of a grid: the worst matrix that falls on it.
@@ -125,19 +140,21 @@ struct Cell {
 
 void AddCell(const Cell& cell, double x, double y, double width, double height, const Range& range,
              std::string& out) {
-  out += fmt::format("<rect class=\"cell\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" "
-                     "height=\"{:.2f}\" fill=\"{}\"><title>{}: {}</title></rect>\n",
-                     x, y, width, height, Colour(range.Fraction(cell.worst->relative_rmse)),
-                     Escaped(cell.worst->name), Percent(cell.worst->relative_rmse));
+  out += fmt::format(
+      "<rect class=\"cell\" x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" "
+      "height=\"{:.2f}\" fill=\"{}\"><title>{}: {}</title></rect>\n",
+      x, y, width, height, Colour(range.Fraction(cell.worst->relative_rmse)),
+      Escaped(cell.worst->name), Percent(cell.worst->relative_rmse));
 }
 
 void AddScale(const Range& range, double y, std::string& out) {
   for (int i = 0; i < 20; ++i)
     out += fmt::format("<rect x=\"{}\" y=\"{:.1f}\" width=\"10\" height=\"10\" fill=\"{}\"/>",
                        60 + 10 * i, y, Colour(i / 19.0));
-  out += fmt::format("<text x=\"54\" y=\"{0:.1f}\" text-anchor=\"end\">{1}</text>"
-                     "<text x=\"266\" y=\"{0:.1f}\">{2}</text>\n",
-                     y + 9, Percent(range.low), Percent(range.high));
+  out += fmt::format(
+      "<text x=\"54\" y=\"{0:.1f}\" text-anchor=\"end\">{1}</text>"
+      "<text x=\"266\" y=\"{0:.1f}\">{2}</text>\n",
+      y + 9, Percent(range.low), Percent(range.high));
 }
 
 using Grid = std::map<int, std::map<int, Cell>>;  // layer -> column -> cell
@@ -150,10 +167,10 @@ void AddGrid(const char* id, const char* label, const Grid& grid,
   const double height = std::clamp(900.0 / static_cast<double>(grid.size()), 6.0, 22.0);
   const double total_width = 70 + width * static_cast<double>(columns.size());
   const double total_height = 30 + height * static_cast<double>(grid.size()) + 34;
-  out += fmt::format("<svg id=\"{}\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {:.0f} {:.0f}\" "
-                     "width=\"{:.0f}\">\n",
-                     id, label, std::max(total_width, 360.0), total_height,
-                     std::max(total_width, 360.0));
+  out += fmt::format(
+      "<svg id=\"{}\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {:.0f} {:.0f}\" "
+      "width=\"{:.0f}\">\n",
+      id, label, std::max(total_width, 360.0), total_height, std::max(total_width, 360.0));
   const size_t every = name_columns ? 1 : std::max<size_t>(1, columns.size() / 16);
   for (size_t column = 0; column < columns.size(); column += every)
     out += fmt::format("<text x=\"{:.1f}\" y=\"18\">{}</text>\n",
@@ -211,11 +228,12 @@ void AddWorst(const std::vector<MatrixQuality>& matrices, std::string& out) {
                                  ? a->relative_rmse > b->relative_rmse
                                  : a->name < b->name;
                     });
-  out += fmt::format("<section><h2>The worst {} matrices</h2><table id=\"worst\"><thead><tr>"
-                     "<th>Matrix</th><th class=\"n\">Shape</th><th class=\"n\">Relative RMSE</th>"
-                     "<th class=\"n\">SQNR</th><th class=\"n\">Max error, half steps</th>"
-                     "<th class=\"n\">Zero rows</th></tr></thead><tbody>\n",
-                     rows);
+  out += fmt::format(
+      "<section><h2>The worst {} matrices</h2><table id=\"worst\"><thead><tr>"
+      "<th>Matrix</th><th class=\"n\">Shape</th><th class=\"n\">Relative RMSE</th>"
+      "<th class=\"n\">SQNR</th><th class=\"n\">Max error, half steps</th>"
+      "<th class=\"n\">Zero rows</th></tr></thead><tbody>\n",
+      rows);
   for (size_t i = 0; i < rows; ++i) {
     const MatrixQuality& m = *order[i];
     out += fmt::format(
@@ -263,8 +281,9 @@ std::string RenderQualityPage(const QualityPage& page) {
   AddFacts(page, out);
   if (!matrices.empty()) AddHistogram(matrices, range, out);
   if (!grids.experts.empty()) {
-    out += "<section><h2>Experts: layer by expert</h2><p>Each cell is the worst matrix of one expert. "
-           "Rows are layers, columns are experts; point at a cell for its name.</p>\n";
+    out +=
+        "<section><h2>Experts: layer by expert</h2><p>Each cell is the worst matrix of one expert. "
+        "Rows are layers, columns are experts; point at a cell for its name.</p>\n";
     AddGrid("heatmap", "Relative RMSE by layer and expert", grids.experts, grids.expert_columns,
             false, range, out);
     out += "</section>\n";

@@ -15,9 +15,9 @@ namespace blockscale {
 
 struct QualityPage {
   std::string title;
-  std::vector<std::pair<std::string, std::string>> facts;    // label, text
-  const std::vector<MatrixQuality>* matrices = nullptr;      // not owned
-  std::vector<std::pair<std::string, std::string>> alerts;   // what does not hold: object, message
+  std::vector<std::pair<std::string, std::string>> facts;   // label, text
+  const std::vector<MatrixQuality>* matrices = nullptr;     // not owned
+  std::vector<std::pair<std::string, std::string>> alerts;  // what does not hold: object, message
 };
 
 // Where a tensor stands: "model.layers.3.block_sparse_moe.experts.17.w1.weight" -> 3, 17, "w1".

@@ -24,8 +24,11 @@ OrderedJson QualitySummaryJson(const std::vector<MatrixQuality>& matrices) {
     clipped += matrix.clipped;
     if (worst == nullptr || matrix.relative_rmse > worst->relative_rmse) worst = &matrix;
   }
-  OrderedJson rmse = {
-      {"min", nullptr}, {"median", nullptr}, {"mean", nullptr}, {"max", nullptr}, {"worst", nullptr}};
+  OrderedJson rmse = {{"min", nullptr},
+                      {"median", nullptr},
+                      {"mean", nullptr},
+                      {"max", nullptr},
+                      {"worst", nullptr}};
   if (worst != nullptr) {
     std::sort(errors.begin(), errors.end());
     rmse = {{"min", errors.front()},

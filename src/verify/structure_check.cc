@@ -24,8 +24,9 @@ void Expect(const OrderedJson& config, const std::string& path, const OrderedJso
   const OrderedJson::json_pointer pointer(path);
   const OrderedJson found = config.contains(pointer) ? config.at(pointer) : OrderedJson();
   if (found == value) return;
-  Fail(failures, kConfigFileName, fmt::format("quantization_config{} is {}, not {}", path,
-                                              found.dump().substr(0, 120), value.dump()));
+  Fail(failures, kConfigFileName,
+       fmt::format("quantization_config{} is {}, not {}", path, found.dump().substr(0, 120),
+                   value.dump()));
 }
 
 void CheckEnvelope(const OrderedJson& config, std::vector<VerifyFailure>* failures) {
@@ -48,7 +49,9 @@ bool IsNormName(const std::string& module) {
   return module.find("norm") != std::string::npos && module.find("proj") == std::string::npos;
 }
 
-bool IsEmbeddingName(const std::string& module) { return module.find("embed") != std::string::npos; }
+bool IsEmbeddingName(const std::string& module) {
+  return module.find("embed") != std::string::npos;
+}
 
 bool Ignored(const OrderedJson& ignore, const std::string& module) {
   for (const OrderedJson& entry : ignore) {
@@ -109,18 +112,20 @@ Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Chec
   if (from.info->dtype != to.info->dtype || from.info->shape != to.info->shape) {
     Fail(failures, from.info->name,
          fmt::format("was {} {} and is {} {}; it must be kept as it is", NameOf(from.info->dtype),
-                     ShapeText(from.info->shape), NameOf(to.info->dtype), ShapeText(to.info->shape)));
+                     ShapeText(from.info->shape), NameOf(to.info->dtype),
+                     ShapeText(to.info->shape)));
     return OkStatus();
   }
-  BLOCKSCALE_ASSIGN_OR_RETURN(
-      const bool same,
-      SameBytes(
-          from.info->bytes(),
-          [&](uint64_t offset, std::span<std::byte> out) { return source.Read(from, offset, out); },
-          [&](uint64_t offset, std::span<std::byte> out) {
-            return converted.Read(to, offset, out);
-          }));
-  if (!same) Fail(failures, from.info->name, "differs from the source; it must be kept bit for bit");
+  BLOCKSCALE_ASSIGN_OR_RETURN(const bool same, SameBytes(
+                                                   from.info->bytes(),
+                                                   [&](uint64_t offset, std::span<std::byte> out) {
+                                                     return source.Read(from, offset, out);
+                                                   },
+                                                   [&](uint64_t offset, std::span<std::byte> out) {
+                                                     return converted.Read(to, offset, out);
+                                                   }));
+  if (!same)
+    Fail(failures, from.info->name, "differs from the source; it must be kept bit for bit");
   return OkStatus();
 }
 
@@ -194,8 +199,8 @@ Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failu
         Fail(failures, shard->name,
              fmt::format("holds tensor '{}', which the index does not place there", info.name));
     const auto& metadata = shard->header.metadata;
-    if (std::find(metadata.begin(), metadata.end(), std::pair<std::string, std::string>(
-                                                        "format", "pt")) == metadata.end())
+    if (std::find(metadata.begin(), metadata.end(),
+                  std::pair<std::string, std::string>("format", "pt")) == metadata.end())
       Fail(failures, shard->name, "its metadata does not say format 'pt'");
   }
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -251,7 +256,8 @@ Status CheckKeptTensors(const Checkpoint& source, const Checkpoint& converted,
   }
   for (const TensorRef& tensor : converted.tensors())
     if (!expected.contains(tensor.info->name))
-      Fail(failures, tensor.info->name, "does not belong there: the source has nothing of that name");
+      Fail(failures, tensor.info->name,
+           "does not belong there: the source has nothing of that name");
   return OkStatus();
 }
 

@@ -1,5 +1,6 @@
-// Everything about a converted checkpoint but the converted matrices: that what was kept is the same
-// bit for bit, that nothing is missing or extra, and that config, index and side files are right.
+// Everything about a converted checkpoint but the converted matrices: that what was kept is the
+// same bit for bit, that nothing is missing or extra, and that config, index and side files are
+// right.
 #pragma once
 
 #include <vector>
@@ -10,13 +11,13 @@
 
 namespace blockscale {
 
-// config.json: the compressed-tensors envelope for INT8, an ignore list that covers every kept Linear,
-// every other field as in the source and in its order.
+// config.json: the compressed-tensors envelope for INT8, an ignore list that covers every kept
+// Linear, every other field as in the source and in its order.
 void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
                  std::vector<VerifyFailure>* failures);
 
-// Index and shards name the same tensors, total_size is their size, every shard says format "pt", and
-// no shard lies in the folder that the index does not name.
+// Index and shards name the same tensors, total_size is their size, every shard says format "pt",
+// and no shard lies in the folder that the index does not name.
 Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures);
 
 // Every file of the source that is neither weights, index nor config, byte by byte.

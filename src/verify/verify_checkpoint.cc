@@ -60,8 +60,7 @@ std::vector<MatrixOutcome> CheckMatrices(const Checkpoint& source, const Checkpo
   arena.execute([&] {
     tbb::parallel_for(size_t{0}, pairs.size(), [&](size_t i) {
       MatrixOutcome& outcome = outcomes[i];
-      Result<MatrixQuality> quality =
-          CheckMatrix(source, converted, pairs[i], &outcome.failures);
+      Result<MatrixQuality> quality = CheckMatrix(source, converted, pairs[i], &outcome.failures);
       if (quality.ok())
         outcome.quality = std::move(*quality);
       else

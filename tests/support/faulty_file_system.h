@@ -19,7 +19,7 @@ class FaultyFileSystem final : public FileSystem {
     kDiskFull,  // the n-th write (and every later one) says ENOSPC
     kWriteEio,  // the n-th write says EIO, later ones work
     kReadEio,   // the n-th read says EIO, later ones work
-    kCrash,     // the n-th write puts half of its bytes down, then nothing reaches the disk any more
+    kCrash,  // the n-th write puts half of its bytes down, then nothing reaches the disk any more
   };
 
   explicit FaultyFileSystem(FileSystem& real) : real_(real) {}

@@ -20,9 +20,8 @@ std::string TensorFile(const std::vector<TestTensor>& tensors) {
   for (const TestTensor& tensor : tensors) {
     const size_t begin = data.size();
     data += tensor.bytes;
-    header[tensor.name] = {{"dtype", tensor.dtype},
-                           {"shape", tensor.shape},
-                           {"data_offsets", {begin, data.size()}}};
+    header[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {begin, data.size()}}};
   }
   return RawTensorFile(header.dump(), data);
 }

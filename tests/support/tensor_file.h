@@ -22,8 +22,8 @@ std::string TensorFile(const std::vector<TestTensor>& tensors);
 // 8 bytes of length, then `json`, then `data`.
 std::string RawTensorFile(const std::string& json, const std::string& data);
 
-std::string FloatBytes(const std::vector<float>& values);     // F32, little endian
-std::string Bf16Bytes(const std::vector<uint16_t>& values);   // bit patterns
+std::string FloatBytes(const std::vector<float>& values);    // F32, little endian
+std::string Bf16Bytes(const std::vector<uint16_t>& values);  // bit patterns
 
 // shard name -> its tensors; writes the shards, the index (which names every tensor) and `config`.
 void WriteCheckpoint(const std::filesystem::path& folder,

@@ -1,0 +1,52 @@
+# Every target sets up what it needs. `make help` lists them.
+JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+.DEFAULT_GOAL := help
+.PHONY: help build demo test lint bench asan tsan clang fuzz install clean
+
+help:  ## This list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build:  ## The program, at build/bin/blockscale
+	@scripts/setup.sh build
+	@cmake --preset release -DBLOCKSCALE_BUILD_TESTS=OFF >/dev/null
+	@cmake --build build -j $(JOBS) --target blockscale_program
+
+demo: build  ## A small checkpoint: inspect, dry run, convert, verify, report
+	@scripts/demo.sh $(CURDIR)/build/bin/blockscale $(CURDIR)/demo
+
+test:  ## Build and run every test
+	@scripts/setup.sh test
+	@cmake --preset release -DBLOCKSCALE_BUILD_TESTS=ON >/dev/null
+	@cmake --build build -j $(JOBS)
+	@ctest --test-dir build --output-on-failure -j $(JOBS)
+
+lint:  ## Style, rooms, length budgets
+	@scripts/setup.sh test
+	@git ls-files -co --exclude-standard '*.h' '*.cc' | xargs -r clang-format --dry-run --Werror
+	@python3 scripts/check_layers.py
+
+bench:  ## Speed, as ratios to copies made in the same run
+	@scripts/setup.sh test
+	@cmake --preset bench >/dev/null
+	@cmake --build build/bench -j $(JOBS)
+	@bench/run.sh build/bench
+
+asan tsan clang:  ## The tests under AddressSanitizer+UBSan, ThreadSanitizer, or built with clang
+	@scripts/setup.sh test
+	@cmake --preset $@ >/dev/null
+	@cmake --build build/$@ -j $(JOBS)
+	@ctest --test-dir build/$@ --output-on-failure -j $(JOBS) $(CTEST_FLAGS)
+
+fuzz:  ## Each fuzzer for FUZZ_SECONDS (30)
+	@scripts/setup.sh test
+	@cmake --preset fuzz >/dev/null
+	@cmake --build build/fuzz -j $(JOBS) --target fuzzers
+	@tests/fuzz/run.sh build/fuzz $${FUZZ_SECONDS:-30}
+
+install: build  ## Program, library, headers and CMake package to PREFIX
+	@cmake --build build -j $(JOBS) --target blockscale
+	@cmake --install build --prefix $(PREFIX)
+
+clean:  ## Remove what was built
+	@rm -rf build demo

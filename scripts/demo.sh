@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# The whole way on a small checkpoint: inspect, dry run, convert, verify, check. Called by `make demo`.
+# usage: scripts/demo.sh PROGRAM FOLDER
+set -euo pipefail
+program=$1
+folder=$2
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+run() {
+  printf '$ blockscale'; printf ' %s' "$@"; printf '\n'
+  "$program" "$@"
+}
+
+rm -rf "$folder"
+mkdir -p "$folder"
+cd "$folder"
+
+say "1. A small checkpoint with MiniMax-M2's names, types and config (FP8 blocks of 128 x 128)"
+run synth --family minimax-m2 --output minimax-fp8 --layers 4 --experts 32 --hidden 512 \
+  --intermediate 384 --shards 5
+say "2. What is in it?"
+run inspect minimax-fp8
+say "3. What would a conversion write?"
+run convert --source minimax-fp8 --output minimax-int8 --to int8-channel --dry-run
+say "4. Convert"
+run convert --source minimax-fp8 --output minimax-int8 --to int8-channel
+say "5. Check every element against the source, with arithmetic of its own"
+run verify --source minimax-fp8 --converted minimax-int8
+say "6. Would vLLM load it the way it is meant, on four GPUs? (no vLLM needed)"
+run check minimax-int8 --runtime vllm --tp 2
+say "Done. The report of the conversion, for a browser:"
+echo "$PWD/minimax-int8/conversion_report.html"

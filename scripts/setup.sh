@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Installs what blockscale is built and tested with, from Debian 12's own packages.
+#   scripts/setup.sh build    what the program needs (make demo, make build)
+#   scripts/setup.sh test     that, and what the tests need (make test)
+# Does nothing, quickly and without network, when everything is there already.
+set -euo pipefail
+
+# Each package once, with what it is for.
+build_packages=(
+  g++                  # the compiler
+  cmake ninja-build    # the build
+  pkg-config           # finds xxHash for CMake
+  libcli11-dev         # command-line flags
+  nlohmann-json3-dev   # JSON
+  libfmt-dev           # text
+  libtbb-dev           # the streaming pipeline
+  libxxhash-dev        # checksums
+  libhwy-dev           # SIMD with run-time dispatch
+)
+test_packages=(
+  libgtest-dev libgmock-dev  # tests
+  librapidcheck-dev          # properties
+  libbenchmark-dev           # make bench
+  clang clang-format         # the second compiler, the style
+  libclang-rt-dev            # libFuzzer and sanitizers for clang
+  chromium                   # opens the report pages
+  python3 python3-numpy      # checks of scripts and docs; the numpy baseline of make bench
+)
+
+case "${1:-test}" in
+  build) wanted=("${build_packages[@]}") ;;
+  test) wanted=("${build_packages[@]}" "${test_packages[@]}") ;;
+  *) echo "usage: scripts/setup.sh [build|test]" >&2; exit 2 ;;
+esac
+
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup.sh: installing ${missing[*]} needs root; run as root or install sudo" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+echo "setup.sh: installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+"${as_root[@]}" apt-get update -qq
+"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

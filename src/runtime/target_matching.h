@@ -1,0 +1,78 @@
+// How vLLM's compressed-tensors decides which scheme a module gets: targets, ignore list, fused
+// modules, experts. Source of the rules: docs/formats.md, "How vLLM matches targets".
+#pragma once
+
+#include <optional>
+#include <regex>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "runtime/compressed_tensors_config.h"
+
+namespace blockscale {
+
+// One entry of a target or ignore list: a name, or "re:" and a regular expression that must match
+// from the start of the name (and need not reach its end).
+class NamePattern {
+ public:
+  // An error when the expression uses what only Python's `re` understands.
+  static Result<NamePattern> Parse(const std::string& entry);
+  const std::string& text() const { return text_; }
+  bool MatchesName(const std::string& name) const;
+  // Targets are also tried as a part of the module's class name, whatever the case.
+  bool MatchesClass(const std::string& class_name) const;
+
+ private:
+  std::string text_;
+  std::optional<std::regex> regex_;
+};
+
+// A module as the runtime builds it. `parts` are the names that a fused module is made of
+// (q_proj, k_proj, v_proj of qkv_proj), full paths; empty for one that is not fused.
+struct ModuleToMatch {
+  std::string name;
+  std::string class_name;
+  std::vector<std::string> parts;
+};
+
+// Null group: unquantised.
+struct MatchOutcome {
+  const QuantizationGroup* group = nullptr;
+  bool ignored = false;
+  std::string conflict;  // not empty: the runtime raises this
+};
+
+class TargetMatcher {
+ public:
+  // `config` must outlive the matcher.
+  static Result<TargetMatcher> Make(const CompressedTensorsConfig& config);
+
+  MatchOutcome MatchLinear(const ModuleToMatch& module);
+  // Experts are judged by the names of expert 0 alone, always spelled gate_proj, up_proj,
+  // down_proj, under the runtime's own prefix.
+  MatchOutcome MatchExperts(const std::string& prefix, const std::string& class_name);
+
+  // Entries of the ignore list that matched no module asked about so far and no name noted below.
+  std::vector<std::string> UnusedIgnores() const;
+  // A module that the runtime never asks about (a gate without quant_config): counts as a use.
+  void NoteUnquantised(const std::string& name);
+
+ private:
+  bool IsIgnored(const std::string& name);
+  const QuantizationGroup* FindTarget(const std::string& name, const std::string& class_name) const;
+  MatchOutcome MatchParts(const std::vector<std::string>& names, const std::string& class_name,
+                          const std::string& what);
+
+  struct Target {
+    NamePattern pattern;
+    const QuantizationGroup* group;
+  };
+  std::vector<Target> targets_;
+  std::vector<NamePattern> ignore_;
+  std::set<size_t> used_ignores_;
+};
+
+}  // namespace blockscale
