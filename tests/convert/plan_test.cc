@@ -1,0 +1,54 @@
+#include "convert/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "model/synth.h"
+#include "sample_checkpoint.h"
+#include "support/temp_folder.h"
+
+namespace blockscale {
+namespace {
+
+// The real M2.7 by its headers: the numbers that the whole project is measured by.
+TEST(Plan, OfMiniMaxM27IsExactToTheByte) {
+  testing::TempFolder folder;
+  SynthOptions options{.output = folder / "m27", .sparse = true};
+  const auto made = SynthesizeCheckpoint(PosixFileSystem(), FullSize(options));
+  ASSERT_TRUE(made.ok()) << made.status().message();
+  const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder / "m27");
+  ASSERT_TRUE(checkpoint.ok());
+  const auto plan = MakeConversionPlan(*checkpoint);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->matrices.size(), 47'864u);
+  EXPECT_EQ(plan->shards.size(), 125u);
+  EXPECT_EQ(plan->source_bytes, 230'121'630'720u);
+  EXPECT_EQ(plan->output_bytes, 230'458'974'208u);
+  EXPECT_EQ(plan->tensor_count(), 96'103u);
+}
+
+TEST(Plan, PlacesEveryTensorInsideItsFileWithoutOverlap) {
+  testing::TempFolder folder;
+  testing::WriteSample(folder.path());
+  const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder.path());
+  const auto plan = MakeConversionPlan(*checkpoint);
+  ASSERT_TRUE(plan.ok());
+  for (const PlannedShard& shard : plan->shards) {
+    std::map<uint64_t, uint64_t> ranges;  // begin -> end
+    for (const PlannedTensor& tensor : shard.tensors) {
+      const TensorInfo& info = *tensor.source.info;
+      if (info.bytes() > 0) ranges[tensor.offset] = tensor.offset + info.bytes();
+      if (tensor.matrix != nullptr)
+        ranges[tensor.scale_offset] = tensor.scale_offset + 4 * tensor.matrix->rows;
+    }
+    uint64_t expected = shard.header.data_start;
+    for (const auto& [begin, end] : ranges) {
+      EXPECT_EQ(begin, expected);
+      expected = end;
+    }
+    EXPECT_EQ(expected, shard.header.file_bytes());
+    EXPECT_EQ(shard.header_bytes.size(), shard.header.data_start);
+  }
+}
+
+}  // namespace
+}  // namespace blockscale
