@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -84,11 +83,9 @@ Command AddCheck(CLI::App& root) {
   CLI::App* app =
       root.add_subcommand("check", "Say whether a runtime would load a checkpoint as meant");
   app->add_option("dir", flags->folder, "Folder of the checkpoint")->required();
-  std::map<std::string, Runtime> runtimes;
-  for (const Runtime runtime : AllRuntime()) runtimes.emplace(NameOf(runtime), runtime);
-  app->add_option("--runtime", flags->runtime, "The runtime")
-      ->required()
-      ->transform(CLI::CheckedTransformer(runtimes));
+  std::vector<std::pair<std::string, Runtime>> runtimes;
+  for (const Runtime runtime : AllRuntime()) runtimes.emplace_back(NameOf(runtime), runtime);
+  AddChoice(app, "--runtime", flags->runtime, runtimes, "The runtime")->required();
   app->add_option("--tp", flags->tp, "Tensor-parallel ranks")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();

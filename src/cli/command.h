@@ -6,6 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "blockscale/status.h"
 
@@ -26,6 +29,20 @@ Command AddConvert(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddCheck(CLI::App& root);
 Command AddSynth(CLI::App& root);
+
+// A flag whose value is one of some names; numbers are no names.
+template <typename Value>
+CLI::Option* AddChoice(CLI::App* app, const std::string& flag, Value& value,
+                       const std::vector<std::pair<std::string, Value>>& choices,
+                       const std::string& help) {
+  std::vector<std::string> names;
+  for (const auto& [name, choice] : choices) names.push_back(name);
+  const auto set = [&value, choices](const std::string& text) {
+    for (const auto& [name, choice] : choices)
+      if (name == text) value = choice;
+  };
+  return app->add_option_function<std::string>(flag, set, help)->check(CLI::IsMember(names));
+}
 
 // Prints "blockscale: error: MESSAGE" on stderr and returns the exit code for it.
 int Fail(const Status& status);

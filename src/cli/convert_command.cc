@@ -6,7 +6,6 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -83,7 +82,8 @@ int VerifyResult(const Flags& flags, nlohmann::ordered_json* json) {
   progress.Done();
   if (!report.ok()) return Fail(report.status());
   for (const VerifyFailure& failure : report->failures)
-    fmt::print(stderr, "blockscale: {}: {}\n", failure.object, failure.message);
+    std::fputs(fmt::format("blockscale: {}: {}\n", failure.object, failure.message).c_str(),
+               stderr);
   if (json != nullptr) {
     (*json)["verified"] = report->failures.empty();
   } else {
@@ -153,21 +153,20 @@ Command AddConvert(CLI::App& root) {
       ->check(CLI::IsMember({"int8-channel"}));
   app->add_flag("--dry-run", flags->dry_run, "Read headers, print the plan, write nothing");
   app->add_flag("--resume", flags->options.resume, "Continue a run that was stopped or killed");
-  app->add_option("--resume-check", flags->options.resume_check,
-                  "How finished shards are checked: 'full' reads them, 'header' does not")
-      ->transform(CLI::CheckedTransformer(std::map<std::string, ResumeCheck>{
-          {"full", ResumeCheck::kFull}, {"header", ResumeCheck::kHeader}}))
+  AddChoice<ResumeCheck>(app, "--resume-check", flags->options.resume_check,
+                         {{"full", ResumeCheck::kFull}, {"header", ResumeCheck::kHeader}},
+                         "How finished shards are checked: 'full' reads them, 'header' does not")
       ->default_str("full");
   app->add_option("--threads", flags->options.threads, "Threads; 0 for as many as cores")
       ->check(CLI::Range(0, 256))
       ->default_str("0");
   app->add_option("--chunk-rows", flags->options.chunk_rows,
                   "Rows of a matrix in one piece of work; 0 to go by size")
+      ->check(CLI::NonNegativeNumber)
       ->default_str("0");
-  app->add_option("--int8-range", flags->options.range,
-                  "'127': absmax/127, codes to +-127; '128': compressed-tensors' absmax/127.5")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Int8Range>{{"127", Int8Range::k127}, {"128", Int8Range::k128}}))
+  AddChoice<Int8Range>(app, "--int8-range", flags->options.range,
+                       {{"127", Int8Range::k127}, {"128", Int8Range::k128}},
+                       "'127': absmax/127, codes to +-127; '128': compressed-tensors' absmax/127.5")
       ->default_str("127");
   app->add_flag("--verify", flags->verify, "Verify every matrix against the source afterwards");
   app->add_flag("--json", flags->json, "Print the result as JSON");

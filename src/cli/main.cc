@@ -3,7 +3,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <cerrno>
 #include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <system_error>
 #include <vector>
 
 #include "blockscale/version.h"
@@ -22,6 +26,21 @@ void AllowManyOpenFiles() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// Runs a command; what it printed must have arrived. A reader that left early (| head) has all that
+// it wanted, but a full disk under stdout is an error.
+int RunAndFlush(const Command& command) {
+  int code = kOk;
+  int error = 0;
+  try {
+    code = command.run();
+    if (std::fflush(stdout) != 0) error = errno;
+  } catch (const std::system_error& failed) {  // fmt::print, when it cannot write
+    error = failed.code().value();
+  }
+  if (error == 0 || error == EPIPE) return code;
+  return Fail({StatusCode::kIo, fmt::format("cannot write to stdout: {}", std::strerror(error))});
 }
 
 int Main(int argc, char** argv) {
@@ -43,14 +62,14 @@ int Main(int argc, char** argv) {
     return root.exit(error) == 0 ? kOk : kError;
   }
   for (const Command& command : commands)
-    if (command.app->parsed()) return command.run();
+    if (command.app->parsed()) return RunAndFlush(command);
   return kError;
 }
 
 }  // namespace
 
 int Fail(const Status& status) {
-  fmt::print(stderr, "blockscale: error: {}\n", status.message());
+  std::fputs(fmt::format("blockscale: error: {}\n", status.message()).c_str(), stderr);
   return status.code() == StatusCode::kCancelled ? kStopped : kError;
 }
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 namespace blockscale::cli {
@@ -11,6 +12,9 @@ namespace {
 
 constexpr int kBarWidth = 24;
 constexpr auto kInterval = std::chrono::milliseconds(100);
+
+// Chatter never fails: a stderr that is gone must not end the work (fmt::print would throw).
+void Put(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 std::string Minutes(double seconds) {
   const auto whole = static_cast<long>(seconds + 0.5);
@@ -36,8 +40,8 @@ bool Progress::Due() {
 
 void Progress::Draw(double fraction, const std::string& rest) {
   const int filled = static_cast<int>(fraction * kBarWidth);
-  fmt::print(stderr, "\r{} {:3.0f} % [{:#<{}}{:{}}]  {}\x1b[K", verb_, 100 * fraction, "", filled,
-             "", kBarWidth - filled, rest);
+  Put(fmt::format("\r{} {:3.0f} % [{:#<{}}{:{}}]  {}\x1b[K", verb_, 100 * fraction, "", filled, "",
+                  kBarWidth - filled, rest));
   std::fflush(stderr);
   drawn_ = true;
 }
@@ -64,11 +68,11 @@ void Progress::Count(uint64_t done, uint64_t total, const char* what) {
 
 void Progress::Line(const std::string& text) {
   if (quiet_ || terminal_) return;
-  fmt::print(stderr, "{} {}\n", verb_, text);
+  Put(fmt::format("{} {}\n", verb_, text));
 }
 
 void Progress::Done() {
-  if (drawn_) fmt::print(stderr, "\r\x1b[K");
+  if (drawn_) Put("\r\x1b[K");
   drawn_ = false;
 }
 

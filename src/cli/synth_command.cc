@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <memory>
 
 #include "cli/command.h"
@@ -37,11 +36,9 @@ Command AddSynth(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
   SynthOptions& options = flags->options;
   CLI::App* app = root.add_subcommand("synth", "Make a synthetic checkpoint of a model family");
-  std::map<std::string, Family> families;
-  for (const Family family : AllFamily()) families.emplace(NameOf(family), family);
-  app->add_option("--family", options.family, "Model family")
-      ->required()
-      ->transform(CLI::CheckedTransformer(families));
+  std::vector<std::pair<std::string, Family>> families;
+  for (const Family family : AllFamily()) families.emplace_back(NameOf(family), family);
+  AddChoice(app, "--family", options.family, families, "Model family")->required();
   app->add_option("--output", options.output, "Folder, new or empty")->required();
   std::vector<CLI::Option*> sizes = {
       app->add_option("--layers", options.size.layers, "Layers")->capture_default_str(),
@@ -55,10 +52,12 @@ Command AddSynth(CLI::App& root) {
           ->capture_default_str(),
       app->add_option("--vocab", options.size.vocab, "Vocabulary")->capture_default_str(),
       app->add_option("--shards", options.shards, "Files")->capture_default_str()};
-  app->add_option("--seed", options.seed, "Same seed, same bytes")->capture_default_str();
+  app->add_option("--seed", options.seed, "Same seed, same bytes")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   CLI::Option* full =
       app->add_flag("--full", flags->full, "MiniMax-M2.7's real dimensions: 125 files, 214 GiB");
-  for (CLI::Option* size : sizes) full->excludes(size);
+  for (CLI::Option* size : sizes) full->excludes(size->check(CLI::NonNegativeNumber));
   app->add_flag("--sparse", options.sparse, "Real headers over files of zeros that take no room");
   return {app, [flags] { return Synth(*flags); }};
 }

@@ -103,7 +103,8 @@ Result<std::vector<float>> ReadFloats(const Checkpoint& checkpoint, const Tensor
 // What a run over elements with one block scale and one row scale adds up.
 struct Sums {
   std::array<double, kLanes> squares{}, errors{};
-  double largest = 0;  // |W - q s|
+  double largest = 0;      // |W - q s| of codes inside the range
+  double largest_end = 0;  // and of the codes at its ends
   uint64_t clipped = 0;
   bool nonzero = false;
   bool nan = false;
@@ -118,7 +119,8 @@ void Compare(const uint8_t* fp8, const int8_t* int8, uint64_t count, float block
     const double error = value - static_cast<double>(int8[i]) * row_scale;
     sums.squares[i % kLanes] += value * value;
     sums.errors[i % kLanes] += error * error;
-    sums.largest = std::max(sums.largest, std::fabs(error));
+    double& largest = int8[i] >= 127 || int8[i] <= -127 ? sums.largest_end : sums.largest;
+    largest = std::max(largest, std::fabs(error));
     sums.nan |= !(error == error);
     sums.nonzero |= value != 0;
     sums.clipped += int8[i] == 127 ? value > end : int8[i] == -128 && value < -end * 128 / 127;
@@ -162,11 +164,13 @@ class MatrixCheck {
       nan_rows_.Note([&] { return fmt::format("row {}", row); });
       return;
     }
-    const double half_steps = sums.largest / (0.5 * scale);
-    if (half_steps > kHalfStepBound) {
+    const double inner = sums.largest / (0.5 * scale), end = sums.largest_end / (0.5 * scale);
+    const double half_steps = std::max(inner, end);
+    if (inner > kHalfStepBound || end > kEndCodeBound) {
       off_rows_.Note([&] {
-        return fmt::format("row {}, off by {:.6f} half steps of {:.6g}, limit {}", row, half_steps,
-                           scale, kHalfStepBound);
+        return fmt::format("row {}, off by {:.6f} half steps of a scale of {:.6g}, limit {:.7g}",
+                           row, half_steps, scale,
+                           inner > kHalfStepBound ? kHalfStepBound : kEndCodeBound);
       });
     }
     for (int lane = 0; lane < kLanes; ++lane) {

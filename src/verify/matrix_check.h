@@ -17,6 +17,10 @@ namespace blockscale {
 // scale and of the quotient in FP32 (4e-6 was measured).
 inline constexpr double kHalfStepBound = 1.0 + 1e-5;
 
+// The two codes at the ends of the range stand for up to 127.5 steps, where those two roundings
+// (2^-24 each, relative) weigh most: 2 * 127.5 * 2^-23 half steps.
+inline constexpr double kEndCodeBound = 1.0 + 255 * 0x1p-23;
+
 struct MatrixPair {
   TensorRef fp8, block_scale;  // in the source
   TensorRef int8, row_scale;   // in the converted checkpoint
