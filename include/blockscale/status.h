@@ -50,7 +50,9 @@ class [[nodiscard]] Result {
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
   T& value() & { return std::get<T>(state_); }
   const T& value() const& { return std::get<T>(state_); }
-  T&& value() && { return std::get<T>(std::move(state_)); }
+  // By value from a temporary, so that `for (x : *List())` holds what it walks over.
+  T value() && { return std::get<T>(std::move(state_)); }
+  T operator*() && { return std::get<T>(std::move(state_)); }
   T* operator->() { return &std::get<T>(state_); }
   const T* operator->() const { return &std::get<T>(state_); }
   T& operator*() & { return std::get<T>(state_); }
