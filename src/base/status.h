@@ -10,15 +10,19 @@
 
 namespace blockscale {
 
+// A message with its control characters spelled out ("\\x0a"): names from outside may hold line
+// breaks and terminal sequences, and a message is one line of plain text.
+std::string OneLine(std::string text);
+
 // InvalidInput("{}: tensor '{}' has ...", path, name): a Status with a formatted message.
 template <typename... Args>
 Status InvalidInput(fmt::format_string<Args...> text, Args&&... args) {
-  return {StatusCode::kInvalidInput, fmt::format(text, std::forward<Args>(args)...)};
+  return {StatusCode::kInvalidInput, OneLine(fmt::format(text, std::forward<Args>(args)...))};
 }
 
 template <typename... Args>
 Status Refused(fmt::format_string<Args...> text, Args&&... args) {
-  return {StatusCode::kRefused, fmt::format(text, std::forward<Args>(args)...)};
+  return {StatusCode::kRefused, OneLine(fmt::format(text, std::forward<Args>(args)...))};
 }
 
 // "cannot ACTION PATH: strerror(error_number)"; ENOSPC and EDQUOT become kDiskFull.

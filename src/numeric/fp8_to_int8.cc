@@ -18,10 +18,6 @@ std::array<float, 128> MakeMagnitudes() {
   return table;
 }
 
-const float* ScaleRow(const Fp8Rows& in, size_t row) {
-  return in.scales + (in.first_row + row) / in.block_rows * in.grid_columns;
-}
-
 // Pass 1: the largest |W| of the row and its column, or the first column that cannot be converted.
 RowFault FindLargest(const Fp8Rows& in, size_t row, float* largest, size_t* largest_column) {
   const uint8_t* codes = in.codes + row * in.columns;
@@ -40,13 +36,6 @@ RowFault FindLargest(const Fp8Rows& in, size_t row, float* largest, size_t* larg
     }
   }
   return {};
-}
-
-void StoreZeroRow(const Fp8Rows& in, size_t row, float scale, const Int8Rows& out,
-                  RowQuality* quality) {
-  std::fill_n(out.codes + row * in.columns, in.columns, int8_t{0});
-  out.row_scales[row] = scale;
-  if (quality != nullptr) quality[row] = {.zero = true};
 }
 
 // Adds rows up the way the SIMD side does: fixed lanes, folded after each segment.
@@ -91,6 +80,13 @@ float FoldLanes(std::array<float, kLanes> lanes) {
   return lanes[0];
 }
 
+void StoreZeroRow(const Fp8Rows& in, size_t row, Int8Range range, const Int8Rows& out,
+                  RowQuality* quality) {
+  std::fill_n(out.codes + row * in.columns, in.columns, int8_t{0});
+  out.row_scales[row] = RowScale(0, range);
+  if (quality != nullptr) quality[row] = {.zero = true};
+}
+
 RowFault ConvertRow(const Fp8Rows& in, size_t row, Int8Range range, const Int8Rows& out,
                     RowQuality* quality) {
   float largest = 0;
@@ -99,7 +95,7 @@ RowFault ConvertRow(const Fp8Rows& in, size_t row, Int8Range range, const Int8Ro
   if (fault.kind != RowFault::Kind::kNone) return fault;
   const float scale = RowScale(largest, range);
   if (largest == 0) {
-    StoreZeroRow(in, row, scale, out, quality);
+    StoreZeroRow(in, row, range, out, quality);
     return {};
   }
   if (scale < std::numeric_limits<float>::min())

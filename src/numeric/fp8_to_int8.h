@@ -21,11 +21,20 @@ inline constexpr size_t kSegment = 4096;
 // The magnitude of every code, index = code & 0x7F; entry 0x7F (NaN) is never used.
 extern const std::array<float, 128> kMagnitudes;
 
+// The multipliers of the blocks of row `row` (counted from in.codes): [grid_columns].
+inline const float* ScaleRow(const Fp8Rows& in, size_t row) {
+  return in.scales + (in.first_row + row) / in.block_rows * in.grid_columns;
+}
+
 // s of a row whose largest |W| is `largest`.
 float RowScale(float largest, Int8Range range);
 
 // Folds the lanes in halves: lane i gains lane i + width / 2, until one is left.
 float FoldLanes(std::array<float, kLanes> lanes);
+
+// What becomes of a row of +-0 only.
+void StoreZeroRow(const Fp8Rows& in, size_t row, Int8Range range, const Int8Rows& out,
+                  RowQuality* quality);
 
 // One row by the definition. `row` is its index in `in`. Returns a fault or writes row `row` of
 // `out` and of `quality` (which may be null).

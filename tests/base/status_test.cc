@@ -25,6 +25,15 @@ TEST(Status, DiskFullHasACodeOfItsOwn) {
   EXPECT_EQ(io.message(), "cannot write /x: Input/output error");
 }
 
+TEST(Status, MessagesAreOneLineOfPlainText) {
+  EXPECT_EQ(InvalidInput("tensor '{}'", "a\nb\x1b[31m\x7f").message(),
+            "tensor 'a\\x0ab\\x1b[31m\\x7f'");
+  EXPECT_EQ(Refused("{}", "\t").message(), "\\x09");
+  EXPECT_EQ(IoError("open", "a\rb", ENOENT).message(),
+            "cannot open a\\x0db: No such file or directory");
+  EXPECT_EQ(InvalidInput("{}", "ü ok").message(), "ü ok");
+}
+
 Result<int> Half(int number) {
   if (number % 2 != 0) return InvalidInput("{} is odd", number);
   return number / 2;
