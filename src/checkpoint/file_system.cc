@@ -103,6 +103,15 @@ class PosixWritableFile final : public WritableFile {
                       SYNC_FILE_RANGE_WRITE);
   }
 
+  Status FlushRange(uint64_t offset, uint64_t size) override {
+    constexpr unsigned kWriteAndWait =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    if (::sync_file_range(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(size),
+                          kWriteAndWait) != 0)
+      return IoError("flush to disk", path_, errno);
+    return OkStatus();
+  }
+
   Status Sync() override {
     if (::fsync(fd_.get()) != 0) return IoError("flush to disk", path_, errno);
     return OkStatus();

@@ -41,6 +41,9 @@ class WritableFile {
   virtual Status ReadAt(uint64_t offset, std::span<std::byte> out) const = 0;
   // Asks the kernel to begin writing a range to the disk; a hint, it never fails.
   virtual void StartWriteback(uint64_t offset, uint64_t size) = 0;
+  // Writes a range to the disk and waits for it; what the file needs besides its data stays for
+  // Sync.
+  virtual Status FlushRange(uint64_t offset, uint64_t size) = 0;
   virtual Status Sync() = 0;   // fsync
   virtual Status Close() = 0;  // the destructor closes too, but cannot report
 };

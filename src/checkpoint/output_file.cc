@@ -10,6 +10,9 @@ namespace blockscale {
 namespace {
 
 constexpr uint64_t kDigestChunk = uint64_t{1} << 20;
+constexpr uint64_t kFlushPiece = uint64_t{32} << 20;  // a third of a second on a disk of 100 MB/s
+
+Status Cancelled() { return {StatusCode::kCancelled, "stopped"}; }
 
 std::string Hex(XXH128_hash_t hash) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
@@ -23,7 +26,7 @@ Result<std::string> DigestRange(uint64_t size, const std::function<bool()>& stop
   XXH3_128bits_reset(state.get());
   std::vector<std::byte> buffer(std::min(size, kDigestChunk));
   for (uint64_t offset = 0; offset < size; offset += buffer.size()) {
-    if (stop && stop()) return Status(StatusCode::kCancelled, "stopped");
+    if (stop && stop()) return Cancelled();
     const std::span<std::byte> chunk(buffer.data(),
                                      std::min<uint64_t>(buffer.size(), size - offset));
     BLOCKSCALE_RETURN_IF_ERROR(read(offset, chunk));
@@ -52,7 +55,10 @@ Result<std::unique_ptr<OutputFile>> OutputFile::Create(FileSystem& files, const 
                                                        const std::string& name) {
   const std::string path = JoinPath(folder, name);
   const std::string parent = std::filesystem::path(path).parent_path().string();
-  if (parent != folder) BLOCKSCALE_RETURN_IF_ERROR(files.CreateDirectories(parent));
+  if (parent != folder) {
+    BLOCKSCALE_RETURN_IF_ERROR(files.CreateDirectories(parent));
+    BLOCKSCALE_RETURN_IF_ERROR(files.SyncDirectory(folder));
+  }
   const std::string partial = path + std::string(kPartialSuffix);
   BLOCKSCALE_ASSIGN_OR_RETURN(std::unique_ptr<WritableFile> file, files.Create(partial));
   return std::unique_ptr<OutputFile>(new OutputFile(files, parent, path, std::move(file)));
@@ -73,6 +79,14 @@ Result<std::string> OutputFile::Digest(uint64_t size, const std::function<bool()
   return DigestRange(size, stop, [&](uint64_t offset, std::span<std::byte> chunk) {
     return file_->ReadAt(offset, chunk);
   });
+}
+
+Status OutputFile::Flush(uint64_t size, const std::function<bool()>& stop) {
+  for (uint64_t offset = 0; offset < size; offset += kFlushPiece) {
+    if (stop && stop()) return Cancelled();
+    BLOCKSCALE_RETURN_IF_ERROR(file_->FlushRange(offset, std::min(kFlushPiece, size - offset)));
+  }
+  return OkStatus();
 }
 
 Status OutputFile::Commit() {

@@ -39,6 +39,9 @@ class OutputFile {
   void StartWriteback(uint64_t offset, uint64_t size) { file_->StartWriteback(offset, size); }
   // XXH3-128 of the first `size` bytes, read back.
   Result<std::string> Digest(uint64_t size, const std::function<bool()>& stop = {}) const;
+  // Brings the first `size` bytes to the disk, in pieces, so that `stop` is heard on a slow one;
+  // what Commit then still has to flush is small. kCancelled when stopped.
+  Status Flush(uint64_t size, const std::function<bool()>& stop);
   // Flushes, renames, flushes the folder. The object is done afterwards.
   Status Commit();
 

@@ -131,11 +131,12 @@ int Convert(const Flags& flags) {
   int code = kOk;
   if (flags.verify) code = VerifyResult(flags, flags.json || flags.quiet ? &json : nullptr);
   if (code == kError) return code;
-  json["complete"] = true;
-  if (flags.json)
+  json["complete"] = code == kOk;
+  if (flags.json) {
     fmt::print("{}\n", json.dump(2));
-  else if (!flags.quiet)
-    fmt::print("Complete\n");
+  } else if (!flags.quiet) {
+    fmt::print("{}\n", code == kOk ? "Complete" : "Converted, but NOT verified: see above");
+  }
   return code;
 }
 

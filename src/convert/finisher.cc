@@ -69,6 +69,7 @@ void Finisher::Run() {
 Status Finisher::Finish(Work& work) {
   const auto stopped = [&] { return stop_ != nullptr && stop_->load(); };
   BLOCKSCALE_ASSIGN_OR_RETURN(work.shard.digest, work.file->Digest(work.shard.bytes, stopped));
+  BLOCKSCALE_RETURN_IF_ERROR(work.file->Flush(work.shard.bytes, stopped));
   BLOCKSCALE_RETURN_IF_ERROR(work.file->Commit());
   std::string name = work.shard.name;
   BLOCKSCALE_RETURN_IF_ERROR(journal_.AddShard(std::move(work.shard)));

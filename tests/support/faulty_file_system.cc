@@ -50,6 +50,10 @@ class FaultyWritable final : public WritableFile {
   void StartWriteback(uint64_t offset, uint64_t size) override {
     real_->StartWriteback(offset, size);
   }
+  Status FlushRange(uint64_t offset, uint64_t size) override {
+    if (owner_.NextWrite() != FaultyFileSystem::Verdict::kGo) return owner_.WriteError(path());
+    return real_->FlushRange(offset, size);
+  }
   Status Sync() override {
     if (owner_.NextWrite() != FaultyFileSystem::Verdict::kGo) return owner_.WriteError(path());
     return real_->Sync();
