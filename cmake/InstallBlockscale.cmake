@@ -6,9 +6,8 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/blockscale)
 
 install(TARGETS blockscale_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS blockscale EXPORT blockscaleTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/blockscale
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS blockscale EXPORT blockscaleTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(EXPORT blockscaleTargets NAMESPACE blockscale:: DESTINATION ${package_dir})
 

@@ -51,8 +51,9 @@ def strip_comments_and_strings(text):
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
+# What stands before the brace of a function or lambda: `)`, `[]`, a qualifier or a requires clause.
 FUNCTION_HEAD = re.compile(
-    r"(?:\)|\bconst|\boverride|\bnoexcept|\bfinal)\s*(?:->\s*[\w:<>,&*\s]+)?(?::[^;{}]*(?:\{[^{}]*\}[^;{}]*)*)?$")
+    r"(?:\)|\]|&|\bconst|\boverride|\bnoexcept|\bfinal|\brequires\b[^;{}=]*)\s*(?:->\s*[\w:<>,&*\s]+)?(?::[^;{}]*(?:\{[^{}]*\}[^;{}]*)*)?$")
 
 
 NO_FUNCTION = re.compile(r"(?:template\s*<[^{}]*>\s*)?(?:class|struct|enum|union|namespace)\b|"
@@ -104,8 +105,10 @@ def check_includes(layers, room, path, lines, problems):
 
 def check_file(path, text, problems, lengths):
     lines = text.splitlines()
+    if path.stem in BANNED_NAMES:
+        problems.append(f"{path}:1: the name '{path.stem}' says nothing; name it after what it does")
     if len(lines) > FILE_LINES:
-        problems.append(f"{path}: has {len(lines)} lines, limit {FILE_LINES}; split it")
+        problems.append(f"{path}:{len(lines)}: has {len(lines)} lines, limit {FILE_LINES}; split it")
     for start, length, kernel in functions(text):
         lengths.append((length, f"{path}:{start}"))
         limit = KERNEL_LINES if kernel else FUNCTION_LINES
@@ -132,8 +135,6 @@ def check_tree(root):
         if room not in layers.level:
             problems.append(f"{relative}: room '{room}' is not in layers.txt; add it or move the file")
             continue
-        if path.stem in BANNED_NAMES:
-            problems.append(f"{relative}: the name says nothing; name it after what it does")
         check_includes(layers, room, relative, text.splitlines(), problems)
         check_file(relative, text, problems, lengths)
     for path in source_files(root / "include"):
@@ -141,8 +142,8 @@ def check_tree(root):
         text = path.read_text()
         source_lines += text.count("\n")
         file_lines.append(text.count("\n"))
-        lines = text.splitlines()
-        for number, line in enumerate(lines, 1):
+        check_file(relative, text, problems, lengths)
+        for number, line in enumerate(text.splitlines(), 1):
             match = INCLUDE.match(line)
             if not match:
                 continue
@@ -162,6 +163,8 @@ def check_tree(root):
         text = path.read_text()
         test_lines += text.count("\n")
         check_file(path.relative_to(root), text, problems, [])
+    for path in source_files(root / "bench"):
+        check_file(path.relative_to(root), path.read_text(), problems, [])
     if source_lines and test_lines < TEST_RATIO * source_lines:
         problems.append(f"tests: {test_lines} lines for {source_lines} lines of source, limit "
                         f"{TEST_RATIO}; write the missing tests")

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # The whole way on a small checkpoint: inspect, dry run, convert, verify, check. Called by `make demo`.
+# Of FOLDER only what an earlier demo left is removed.
 # usage: scripts/demo.sh PROGRAM FOLDER
 set -euo pipefail
-program=$1
+program=$(realpath "$1")
 folder=$2
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold='' plain=''
+if [ -t 1 ]; then bold=$'\033[1m' plain=$'\033[0m'; fi
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 run() {
   printf '$ blockscale'; printf ' %s' "$@"; printf '\n'
   "$program" "$@"
 }
 
-rm -rf "$folder"
 mkdir -p "$folder"
 cd "$folder"
+rm -rf minimax-fp8 minimax-int8
 
 say "1. A small checkpoint with MiniMax-M2's names, types and config (FP8 blocks of 128 x 128)"
 run synth --family minimax-m2 --output minimax-fp8 --layers 4 --experts 32 --hidden 512 \
@@ -26,7 +29,7 @@ say "4. Convert"
 run convert --source minimax-fp8 --output minimax-int8 --to int8-channel
 say "5. Check every element against the source, with arithmetic of its own"
 run verify --source minimax-fp8 --converted minimax-int8
-say "6. Would vLLM load it the way it is meant, on four GPUs? (no vLLM needed)"
+say "6. Would vLLM load it the way it is meant, on two GPUs? (no vLLM needed)"
 run check minimax-int8 --runtime vllm --tp 2
 say "Done. The report of the conversion, for a browser:"
 echo "$PWD/minimax-int8/conversion_report.html"

@@ -19,6 +19,7 @@ build_packages=(
 )
 test_packages=(
   libgtest-dev libgmock-dev  # tests
+  git                        # lists the files that make lint looks at
   librapidcheck-dev          # properties
   libbenchmark-dev           # make bench
   clang clang-format         # the second compiler, the style
@@ -33,6 +34,11 @@ case "${1:-test}" in
   *) echo "usage: scripts/setup.sh [build|test]" >&2; exit 2 ;;
 esac
 
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+  echo "setup.sh: knows Debian packages only; install what these are called here, then use cmake" \
+    "directly: ${wanted[*]}" >&2
+  exit 1
+fi
 missing=()
 for package in "${wanted[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
@@ -48,7 +54,9 @@ if [ "$(id -u)" -ne 0 ]; then
   as_root=(sudo)
 fi
 echo "setup.sh: installing ${missing[*]}"
-export DEBIAN_FRONTEND=noninteractive
-"${as_root[@]}" apt-get update -qq
-"${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-  apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+apt() {
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300 "$@" </dev/null >/dev/null
+}
+apt update
+apt install -y --no-install-recommends "${missing[@]}"

@@ -21,14 +21,23 @@ OrderedJson ToJson(const MatrixQuality& quality) {
                              quality.max_half_steps, quality.zero_rows, quality.clipped});
 }
 
+// Whole numbers must be written as such: converting a float from outside may not be defined.
+uint64_t Whole(const OrderedJson& number) {
+  return number.get_ref<const OrderedJson::number_unsigned_t&>();
+}
+
+int64_t Signed(const OrderedJson& number) {
+  return number.get_ref<const OrderedJson::number_integer_t&>();
+}
+
 MatrixQuality QualityFrom(const OrderedJson& row) {
   MatrixQuality quality{.name = row.at(0),
-                        .rows = row.at(1),
-                        .columns = row.at(2),
+                        .rows = Whole(row.at(1)),
+                        .columns = Whole(row.at(2)),
                         .relative_rmse = row.at(3),
                         .max_half_steps = row.at(4),
-                        .zero_rows = row.at(5),
-                        .clipped = row.at(6)};
+                        .zero_rows = Whole(row.at(5)),
+                        .clipped = Whole(row.at(6))};
   quality.sqnr_db = SqnrDb(quality.relative_rmse);
   return quality;
 }
@@ -45,7 +54,7 @@ std::string ToText(const FinishedShard& shard) {
 
 FinishedShard ShardFrom(const OrderedJson& json) {
   FinishedShard shard{
-      .name = json.at("name"), .bytes = json.at("bytes"), .digest = json.at("xxh3_128")};
+      .name = json.at("name"), .bytes = Whole(json.at("bytes")), .digest = json.at("xxh3_128")};
   for (const OrderedJson& row : json.at("matrices")) shard.matrices.push_back(QualityFrom(row));
   return shard;
 }
@@ -65,7 +74,8 @@ SourceFingerprint SourceFrom(const OrderedJson& json) {
                            .config_digest = json.at("config_xxh3_128"),
                            .index_digest = json.at("index_xxh3_128")};
   for (const OrderedJson& file : json.at("files"))
-    source.files.push_back({file.at("name"), file.at("size"), file.at("modified_ns")});
+    source.files.push_back(
+        {file.at("name"), Whole(file.at("size")), Signed(file.at("modified_ns"))});
   return source;
 }
 

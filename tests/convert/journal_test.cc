@@ -46,6 +46,26 @@ TEST(Journal, WhatItWritesItReads) {
   EXPECT_EQ(read->shards[1].matrices[0].sqnr_db, std::numeric_limits<double>::infinity());
 }
 
+TEST(Journal, RefusesNumbersThatAreNotWhole) {
+  testing::TempFolder folder;
+  ASSERT_TRUE(Journal(PosixFileSystem(), folder.path(), SomeState()).Save().ok());
+  const std::string good = testing::ReadFile(folder / kStateFileName);
+  ASSERT_TRUE(ParseConversionState(good, "f").ok());
+  for (const auto& [from, to] : {std::pair<std::string, std::string>{"123456789", "1.5"},
+                                 {"123456789", "9.2e19"},
+                                 {"\"size\": 10", "\"size\": -1"},
+                                 {"\"bytes\":77", "\"bytes\":7.7e30"},
+                                 {"\"bytes\":77", "\"bytes\":\"77\""},
+                                 {",3,5,", ",3.0,5,"}}) {
+    std::string bad = good;
+    ASSERT_NE(bad.find(from), std::string::npos) << from;
+    bad.replace(bad.find(from), from.size(), to);
+    const auto state = ParseConversionState(bad, "f");
+    ASSERT_FALSE(state.ok()) << to;
+    EXPECT_NE(state.status().message().find("damaged"), std::string::npos);
+  }
+}
+
 TEST(Journal, NamesTheFirstDifference) {
   const auto difference = [](auto change) {
     SourceFingerprint now = SomeState().source;

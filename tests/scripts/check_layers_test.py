@@ -82,7 +82,7 @@ class CheckLayersTest(unittest.TestCase):
 
     def test_banned_name(self):
         self.write("src/left/utils.h", "int x;\n")
-        self.expect_one("the name says nothing")
+        self.expect_one("the name 'utils' says nothing")
 
     def test_long_file(self):
         self.write("src/left/x.h", "int x;\n" * 801)
@@ -98,6 +98,29 @@ class CheckLayersTest(unittest.TestCase):
         body = "  x(\"{\", '{');  // {\n" * 98
         self.write("src/left/x.cc", f"void F(int a) const {{\n{body}}}\n")
         self.assertEqual(self.problems(), [])
+
+    def test_every_kind_of_function_is_measured(self):
+        for head in ("T& value() &", "T value() &&", "auto F(int a) -> std::vector<int>",
+                     "A::A(int b) : b_{b}, c_(2)", "void F(std::vector<int> v = {})",
+                     "void F() noexcept(true)", "int F(int) const override", "TEST(A, B)",
+                     "template <class T>\nvoid F(T t) requires std::integral<T>", "auto f = []",
+                     "auto f = [&](int a)", "__global__ void F()"):
+            text = head + " {\n  x(1'000, '{', R\"(}{ \" ')\");\n\n}\n"
+            longest = max((length for _, length, _ in check_layers.functions(text)), default=0)
+            self.assertEqual(longest, 4, head)
+
+    def test_what_is_no_function_is_not_measured(self):
+        for head in ("namespace a", "struct A", "class A : public B<C>", "enum class E : int",
+                     "int table[] =", "const X x = Y"):
+            self.assertEqual(check_layers.functions(head + " {\n  1\n}\n"), [], head)
+
+    def test_public_headers_and_benchmarks_have_budgets_too(self):
+        self.write("include/blockscale/status.h", "int x;\n" * 801)
+        self.write("tests/t.cc", "int t;\n" * 500)
+        self.expect_one("include/blockscale/status.h:801: has 801 lines")
+        self.write("include/blockscale/status.h", "")
+        self.write("bench/common.h", "")
+        self.expect_one("bench/common.h:1: the name 'common' says nothing")
 
     def test_long_class_is_no_function(self):
         body = "  void x() {}\n" * 150

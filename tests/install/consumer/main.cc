@@ -14,7 +14,12 @@ int main() {
   signed char out[4];
   float row_scale = 0;
   const blockscale::RowFault fault = blockscale::ConvertFp8RowsToInt8(
-      {.codes = codes, .rows = 1, .columns = 4, .scales = &scale, .grid_columns = 1, .block_rows = 128,
+      {.codes = codes,
+       .rows = 1,
+       .columns = 4,
+       .scales = &scale,
+       .grid_columns = 1,
+       .block_rows = 128,
        .block_columns = 128},
       blockscale::Int8Range::k127, {.codes = out, .row_scales = &row_scale}, nullptr);
   if (fault.kind != blockscale::RowFault::Kind::kNone) return 1;
