@@ -10,7 +10,7 @@
 
 namespace blockscale {
 
-// A message with its control characters spelled out ("\\x0a"): names from outside may hold line
+// A message with its control characters spelled out ("\x0a"): names from outside may hold line
 // breaks and terminal sequences, and a message is one line of plain text.
 std::string OneLine(std::string text);
 

@@ -33,6 +33,7 @@ OrderedJson ToJson(const ContractReport& report) {
                         {"object", finding.object},
                         {"message", finding.message}});
   OrderedJson scales = {{"count", report.scales},
+                        {"exactly_one", report.unit_scales},
                         {"smallest", report.smallest_scale},
                         {"largest", report.largest_scale}};
   if (report.runtime == Runtime::kVllmKunlun) {
@@ -44,6 +45,17 @@ OrderedJson ToJson(const ContractReport& report) {
           {"scales", std::move(scales)},       {"findings", std::move(findings)}};
 }
 
+void PrintScales(const ContractReport& report) {
+  if (report.scales == 0) return;
+  fmt::print("row scales    {} on disk, from {:.4g} to {:.4g}\n", report.scales,
+             report.smallest_scale, report.largest_scale);
+  if (report.unit_scales > 0)
+    fmt::print("exactly 1     {} of them, as rows of zeros have it\n", report.unit_scales);
+  if (report.runtime == Runtime::kVllmKunlun)
+    fmt::print("in memory     scale * 127 = absmax of the row, from {:.4g} to {:.4g}\n",
+               127 * report.smallest_scale, 127 * report.largest_scale);
+}
+
 void Print(const ContractReport& report) {
   fmt::print("runtime {}, tensor parallelism {}\n", NameOf(report.runtime), report.tp);
   for (const ModuleClass& entry : report.classes) {
@@ -51,13 +63,7 @@ void Print(const ContractReport& report) {
                entry.method);
     fmt::print("{:<30} {}\n", "", fmt::join(entry.parameters, ", "));
   }
-  if (report.scales > 0) {
-    fmt::print("row scales    {} on disk, from {:.4g} to {:.4g}\n", report.scales,
-               report.smallest_scale, report.largest_scale);
-    if (report.runtime == Runtime::kVllmKunlun)
-      fmt::print("in memory     scale * 127 = absmax of the row, from {:.4g} to {:.4g}\n",
-                 127 * report.smallest_scale, 127 * report.largest_scale);
-  }
+  PrintScales(report);
   for (const ContractFinding& finding : report.findings)
     fmt::print("{:<8} {}: {}\n", finding.error ? "ERROR" : "warning", finding.object,
                finding.message);

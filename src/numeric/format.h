@@ -6,17 +6,18 @@
 
 namespace blockscale {
 
-// Codec is the type that decodes a code, or void where the value is the code itself.
+// Bits are those that a stored element takes up (a UE4M3 has one to spare, always 0). Codec is the
+// type that decodes a code, or void where the code is a C++ value itself.
 #define BLOCKSCALE_FORMATS(X)     \
   X(kF32, 0, "f32", 32, void)     \
   X(kBF16, 1, "bf16", 16, BF16)   \
   X(kFP16, 2, "fp16", 16, FP16)   \
   X(kE4M3, 3, "e4m3", 8, E4M3)    \
   X(kE5M2, 4, "e5m2", 8, E5M2)    \
-  X(kUE4M3, 5, "ue4m3", 7, UE4M3) \
+  X(kUE4M3, 5, "ue4m3", 8, UE4M3) \
   X(kE2M1, 6, "e2m1", 4, E2M1)    \
   X(kE8M0, 7, "e8m0", 8, E8M0)    \
-  X(kInt8, 8, "int8", 8, void)
+  X(kInt8, 8, "int8", 8, Int8)
 
 BLOCKSCALE_ENUM_LIST(Format, BLOCKSCALE_FORMATS)
 

@@ -69,11 +69,6 @@ class QualityLanes {
 
 const std::array<float, 128> kMagnitudes = MakeMagnitudes();
 
-float RowScale(float largest, Int8Range range) {
-  if (largest > 0) return largest / (range == Int8Range::k127 ? 127.0f : 127.5f);
-  return range == Int8Range::k127 ? 1.0f : std::numeric_limits<float>::epsilon();
-}
-
 float FoldLanes(std::array<float, kLanes> lanes) {
   for (size_t width = kLanes / 2; width > 0; width /= 2)
     for (size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];

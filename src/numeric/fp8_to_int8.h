@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "blockscale/fp8_to_int8.h"
 
@@ -27,7 +28,10 @@ inline const float* ScaleRow(const Fp8Rows& in, size_t row) {
 }
 
 // s of a row whose largest |W| is `largest`.
-float RowScale(float largest, Int8Range range);
+inline float RowScale(float largest, Int8Range range) {
+  if (largest > 0) return largest / (range == Int8Range::k127 ? 127.0f : 127.5f);
+  return range == Int8Range::k127 ? 1.0f : std::numeric_limits<float>::epsilon();
+}
 
 // Folds the lanes in halves: lane i gains lane i + width / 2, until one is left.
 float FoldLanes(std::array<float, kLanes> lanes);

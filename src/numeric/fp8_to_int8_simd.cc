@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "numeric/fp8_to_int8.h"
 
@@ -42,6 +43,7 @@ inline constexpr size_t kPrefetchBytes = 1024;
 // Far inside FP32's range, so that no product, quotient or power of two below ever rounds twice.
 inline constexpr float kSmallestFastScale = 0x1p-48f;
 inline constexpr float kLargestFastScale = 0x1p48f;
+inline constexpr float kNoFastScale = std::numeric_limits<float>::infinity();
 
 template <typename T>
 using Buffer = hwy::AlignedFreeUniquePtr<T[]>;
@@ -53,57 +55,43 @@ Buffer<T> Zeros(size_t count) {
   return buffer;
 }
 
-// What ConvertBlock needs of a RowPlan. Not owned.
-struct PlanView {
-  const float* quotients;
-  const float* windows;
-  const uint8_t* doubled;
-};
-
-// What a row is converted with. Buffers are aligned to vectors, have room for whole groups of
-// blocks, and begin as zeros.
+// How a row is converted. Buffers have room for whole groups of blocks and begin as zeros.
 struct RowPlan {
   enum class Way { kFast, kZero, kScalar };
 
-  explicit RowPlan(size_t blocks)
-      : quotients(Zeros<float>(blocks * kMantissas)),
-        windows(Zeros<float>(blocks * kMantissas)),
-        doubled(Zeros<uint8_t>(blocks)) {}
-
-  PlanView View() const { return {quotients.get(), windows.get(), doubled.get()}; }
+  explicit RowPlan(size_t blocks) : doubled(Zeros<uint8_t>(blocks)) {}
 
   Way way = Way::kScalar;
   float scale = 0;          // s
-  Buffer<float> quotients;  // [blocks][8]: Q8
-  Buffer<float> windows;    // [blocks][8]: W / s of the first codes of a part of the table
   Buffer<uint8_t> doubled;  // [blocks]: the largest code, doubled, which drops its sign
 };
 
 // What a call needs beyond its arguments; reused from row to row.
 struct Work {
   explicit Work(size_t blocks)
-      : values(Zeros<float>(blocks * kCodes)),
+      : checked(Zeros<float>(blocks)),
+        values(Zeros<float>(blocks * kCodes)),
         tops(Zeros<uint8_t>(blocks * kTopBytes)),
         plans{RowPlan(blocks), RowPlan(blocks)} {}
 
   // Of the row that is converted now and of the next one.
   RowPlan& PlanOf(size_t row) { return plans[row % 2]; }
 
-  Buffer<float> values;  // [blocks][128]: W of each code, of one row of blocks
-  Buffer<uint8_t> tops;  // [blocks][16]: their largest is the block's largest code, doubled, in the
-                         // row that was scanned last
+  Buffer<float> checked;  // [blocks]: 2^8 times the scales of one row of blocks, or kNoFastScale
+  Buffer<float> values;   // [blocks][128]: W of each code, of one row of blocks
+  Buffer<uint8_t> tops;   // [blocks][16]: their largest is the block's largest code, doubled, in
+                          // the row that was scanned last
   RowPlan plans[2];
-  const float* values_of = nullptr;  // the row of scales that `values` belongs to
+  const float* checked_of = nullptr;  // the row of scales that `checked` belongs to
+  const float* values_of = nullptr;
 };
 
 inline size_t RoomForBlocks(const Fp8Rows& in) {
   return (in.grid_columns + kBlocksAtOnce - 1) / kBlocksAtOnce * kBlocksAtOnce;
 }
 
-// W8 of a block: the codes of 1, 1.125, ... 1.875.
-inline const float* Mantissas(const Work& work, size_t block) {
-  return &work.values[block * kCodes + 7 * kMantissas];
-}
+// W8 among the values of a block: the codes of 1, 1.125, ... 1.875.
+inline const float* Mantissas(const float* values) { return values + 7 * kMantissas; }
 
 // The blocks of a row must begin at whole groups of lanes.
 inline bool ShapeIsFast(const Fp8Rows& in) {
@@ -122,11 +110,20 @@ inline bool ShouldStream(const Fp8Rows& in, const Int8Rows& out) {
          reinterpret_cast<uintptr_t>(out.codes) % kStreamAlign == 0;
 }
 
-// A block that fast rows may not use (its scale is out of range) only holds zeros there.
+inline bool IsFastScale(float scale) {
+  return scale >= kSmallestFastScale && scale <= kLargestFastScale;
+}
+
+inline void CheckScales(const Fp8Rows& in, const float* scales, Work& work) {
+  for (size_t block = 0; block < in.grid_columns; ++block)
+    work.checked[block] = IsFastScale(scales[block]) ? scales[block] * 0x1p8f : kNoFastScale;
+  work.checked_of = scales;
+}
+
+// A block whose scale is not fast only holds zeros in fast rows.
 inline void MultiplyCodes(const Fp8Rows& in, const float* scales, Work& work) {
   for (size_t block = 0; block < in.grid_columns; ++block) {
-    const bool in_range = scales[block] >= kSmallestFastScale && scales[block] <= kLargestFastScale;
-    const float scale = in_range ? scales[block] : 0.0f;
+    const float scale = IsFastScale(scales[block]) ? scales[block] : 0.0f;
     for (size_t code = 0; code < kCodes; ++code)
       work.values[block * kCodes + code] = kMagnitudes[code] * scale;
   }
@@ -152,13 +149,15 @@ namespace blockscale::fp8_to_int8 {
 namespace HWY_NAMESPACE {
 
 // A set of primitives gives:
-//   ScanBlock(codes, count, top): the 16 bytes of Work::tops
-//   LargestOfRow(in, scales, work, plan, &largest): from `tops` the largest |W| and the plan's
-//     `doubled`; false when the scalar side must look at the row
-//   Divide(in, work, sums, plan): from `values` what ConvertBlock needs, and `quotients` if `sums`
-//   ConvertBlock<range, stream>(plan, block, codes, count, out): the table of a row and block, and
-//     its use
-//   Lanes<range>: the sums of a RowQuality, bit for bit those of fp8_to_int8.cc
+//   Scanner: Add(block, codes, count, tops) for each block of a row in order, then
+//     Finish(blocks, tops), fills Work::tops
+//   LargestOfRow(in, work, plan, &largest): from `tops` and `checked` the largest |W| and the
+//     plan's `doubled`; false when the scalar side must look at the row
+//   ConvertBlock<range, stream>(values, s, doubled, codes, count, out): makes the table of a row
+//   and
+//     block from the block's 128 values, and uses it
+//   ScaledQuotients(values, s) and Lanes<range>: the sums of a RowQuality, bit for bit those of
+//     fp8_to_int8.cc
 #if HWY_TARGET == HWY_AVX3_DL
 #define BLOCKSCALE_FP8_HAS_FAST 1
 #include "numeric/fp8_to_int8_avx512.inc"
@@ -174,13 +173,14 @@ namespace HWY_NAMESPACE {
 // What the codes of a row lost. It rounds again rather than read the result back, which may be on
 // its way to memory.
 template <Int8Range kRange>
-HWY_INLINE RowQuality Measure(const Fp8Rows& in, const uint8_t* codes, const RowPlan& plan) {
+HWY_INLINE RowQuality Measure(const Fp8Rows& in, const uint8_t* codes, const float* values,
+                              float scale) {
   Lanes<kRange> lanes;
   const size_t width = BlockWidth(in);
   for (size_t column = 0; column < in.columns;) {
     if (column % kSegment == 0 && column != 0) lanes.Fold();
     const size_t block = column / width;
-    const auto quotients = Lanes<kRange>::LoadQuotients(&plan.quotients[block * kMantissas]);
+    const auto quotients = ScaledQuotients(values + block * kCodes, scale);
     const size_t segment_end = (column / kSegment + 1) * kSegment;
     const size_t end = std::min({(block + 1) * width, segment_end, in.columns});
     for (; column + kLanes <= end; column += kLanes) lanes.Add32(codes + column, quotients);
@@ -194,66 +194,72 @@ HWY_INLINE RowQuality Measure(const Fp8Rows& in, const uint8_t* codes, const Row
   return lanes.Finish();
 }
 
-// The blocks [first, last) of ConvertAndScan, all `width` wide. Everything it needs comes by value:
-// bytes are written, which might be anything that a reference leads to.
+// What ConvertAndScan works on. It goes by value: bytes are written, which might be anything that a
+// reference leads to. Not owned.
+struct RowPass {
+  const float* values;
+  float scale;
+  const uint8_t* doubled;
+  const uint8_t* codes;
+  int8_t* out;
+  const uint8_t* scanned;  // a later row, or null
+  uint8_t* tops;           // of that row
+};
+
+// The blocks [first, last), which begin `width` apart and hold `count` columns each.
 template <Int8Range kRange, bool kStream>
-HWY_INLINE void ConvertAndScanBlocks(PlanView plan, size_t first, size_t last, size_t width,
-                                     size_t count, const uint8_t* codes, int8_t* out,
-                                     const uint8_t* scanned, uint8_t* tops) {
+HWY_INLINE void ConvertAndScanBlocks(RowPass row, size_t first, size_t last, size_t width,
+                                     size_t count, Scanner& scanner) {
   for (size_t block = first; block < last; ++block) {
     const size_t begin = block * width;
-    if (scanned != nullptr) {
+    if (row.scanned != nullptr) {
       if constexpr (kStream) {
         for (size_t line = 0; line < count; line += kStreamAlign)
-          __builtin_prefetch(scanned + begin + line + kPrefetchBytes);
+          __builtin_prefetch(row.scanned + begin + line + kPrefetchBytes);
       }
-      ScanBlock(scanned + begin, count, tops + block * kTopBytes);
+      scanner.Add(block, row.scanned + begin, count, row.tops);
     }
-    ConvertBlock<kRange, kStream>(plan, block, codes + begin, count, out + begin);
+    ConvertBlock<kRange, kStream>(row.values + block * kCodes, row.scale, row.doubled[block],
+                                  row.codes + begin, count, row.out + begin);
   }
 }
 
-// Converts a row and, so that memory is read while arithmetic goes on, scans a later one unless
-// `scanned` is null.
+// Converts a row and, so that memory is read while arithmetic goes on, scans a later one.
 template <Int8Range kRange, bool kStream>
-HWY_INLINE void ConvertAndScan(const Fp8Rows& in, const RowPlan& plan, const uint8_t* codes,
-                               int8_t* out, const uint8_t* scanned, uint8_t* tops) {
-  const PlanView view = plan.View();
-  const size_t width = BlockWidth(in);
+HWY_INLINE void ConvertAndScan(const Fp8Rows& in, RowPass row) {
+  Scanner scanner;
+  const size_t width = BlockWidth(in), blocks = in.grid_columns;
   const size_t whole = in.columns / width, rest = in.columns % width;
   if (width == kUsualWidth) {  // as a constant, for the compiler
-    ConvertAndScanBlocks<kRange, kStream>(view, 0, whole, kUsualWidth, kUsualWidth, codes, out,
-                                          scanned, tops);
+    ConvertAndScanBlocks<kRange, kStream>(row, 0, whole, kUsualWidth, kUsualWidth, scanner);
   } else {
-    ConvertAndScanBlocks<kRange, kStream>(view, 0, whole, width, width, codes, out, scanned, tops);
+    ConvertAndScanBlocks<kRange, kStream>(row, 0, whole, width, width, scanner);
   }
-  if (rest != 0) {
-    ConvertAndScanBlocks<kRange, kStream>(view, whole, whole + 1, width, rest, codes, out, scanned,
-                                          tops);
-  }
+  if (rest != 0) ConvertAndScanBlocks<kRange, kStream>(row, whole, whole + 1, width, rest, scanner);
+  if (row.scanned != nullptr) scanner.Finish(blocks, row.tops);
 }
 
 HWY_INLINE void ScanRow(const Fp8Rows& in, const uint8_t* codes, uint8_t* tops) {
   const size_t width = BlockWidth(in);
+  Scanner scanner;
   for (size_t block = 0; block < in.grid_columns; ++block) {
     const size_t begin = block * width;
-    ScanBlock(codes + begin, std::min(width, in.columns - begin), tops + block * kTopBytes);
+    scanner.Add(block, codes + begin, std::min(width, in.columns - begin), tops);
   }
+  scanner.Finish(in.grid_columns, tops);
 }
 
 // Plans the row that was scanned last.
 template <Int8Range kRange>
-HWY_INLINE void PlanRow(const Fp8Rows& in, size_t row, bool sums, Work& work) {
+HWY_INLINE void PlanRow(const Fp8Rows& in, size_t row, Work& work) {
   RowPlan& plan = work.PlanOf(row);
   const float* scales = ScaleRow(in, row);
+  if (work.checked_of != scales) CheckScales(in, scales, work);
   float largest = 0;
   plan.way = RowPlan::Way::kScalar;
-  if (!LargestOfRow(in, scales, work, plan, &largest)) return;
+  if (!LargestOfRow(in, work, plan, &largest)) return;
   plan.way = largest > 0 ? RowPlan::Way::kFast : RowPlan::Way::kZero;
-  if (largest == 0) return;
-  if (work.values_of != scales) MultiplyCodes(in, scales, work);
   plan.scale = RowScale(largest, kRange);
-  Divide(in, work, sums, plan);
 }
 
 // Converts a planned row, and scans the row after the next if there is one.
@@ -269,26 +275,27 @@ HWY_INLINE RowFault ConvertPlanned(const Fp8Rows& in, size_t row, const Int8Rows
     StoreZeroRow(in, row, kRange, out, quality);
     return {};
   }
-  ConvertAndScan<kRange, kStream>(in, plan, codes, out.codes + row * in.columns, scanned,
-                                  work.tops.get());
+  const float* scales = ScaleRow(in, row);
+  if (work.values_of != scales) MultiplyCodes(in, scales, work);
+  ConvertAndScan<kRange, kStream>(in, {work.values.get(), plan.scale, plan.doubled.get(), codes,
+                                       out.codes + row * in.columns, scanned, work.tops.get()});
   out.row_scales[row] = plan.scale;
-  if (quality != nullptr) quality[row] = Measure<kRange>(in, codes, plan);
+  if (quality != nullptr) quality[row] = Measure<kRange>(in, codes, work.values.get(), plan.scale);
   return {};
 }
 
-// Three rows are under way: one is converted, the next is planned (before that, so that its
-// divisions are not waited for), the one after is scanned.
+// Three rows are under way: one is converted, the next has been planned (before that, so that its
+// scale is not waited for), the one after is scanned.
 template <Int8Range kRange, bool kStream>
 RowFault ConvertFast(const Fp8Rows& in, const Int8Rows& out, RowQuality* quality) {
   Work work(RoomForBlocks(in));
-  const bool sums = quality != nullptr;
   for (size_t row = 0; row < std::min<size_t>(in.rows, 2); ++row) {
     ScanRow(in, in.codes + row * in.columns, work.tops.get());
-    if (row == 0) PlanRow<kRange>(in, 0, sums, work);
+    if (row == 0) PlanRow<kRange>(in, 0, work);
   }
   RowFault fault;
   for (size_t row = 0; row < in.rows && fault.kind == RowFault::Kind::kNone; ++row) {
-    if (row + 1 < in.rows) PlanRow<kRange>(in, row + 1, sums, work);
+    if (row + 1 < in.rows) PlanRow<kRange>(in, row + 1, work);
     fault = ConvertPlanned<kRange, kStream>(in, row, out, quality, work);
   }
   if constexpr (kStream) _mm_sfence();  // other threads see all of it once this returns

@@ -2,8 +2,8 @@
 // and how an FP32 value is rounded to the nearest code, ties to even.
 //
 //   sign | exponent (E bits, bias B) | mantissa (M bits)
-//   exponent 0: subnormal, mantissa * 2^(1 - B - M); otherwise (1 + mantissa / 2^M) * 2^(exponent -
-//   B)
+//   exponent 0, the subnormals: mantissa * 2^(1 - B - M)
+//   otherwise: (1 + mantissa / 2^M) * 2^(exponent - B)
 //
 // What the highest codes mean differs from format to format and is the template's last argument.
 // Sources: OCP Microscaling 1.0 (E2M1, E4M3, E5M2, E8M0), IEEE 754 (FP16), and the golden vectors
@@ -91,6 +91,7 @@ struct Minifloat {
  private:
   // The code of the nearest magnitude as if exponents went on for ever; infinity stays far above.
   static uint32_t RoundMagnitude(float value) {
+    if (value == 0) return 0;  // it has no exponent
     if (std::isinf(value)) return kMagnitudeMask + 1;
     int exponent = 0;
     std::frexp(value, &exponent);  // value in [2^(exponent-1), 2^exponent)
@@ -111,7 +112,21 @@ using UE4M3 = Minifloat<4, 3, TopCodes::kNan, false>;  // NVFP4's block scales: 
 using FP16 = Minifloat<5, 10, TopCodes::kIeee, true, uint16_t>;
 using BF16 = Minifloat<8, 7, TopCodes::kIeee, true, uint16_t>;
 
-// A power of two, 2^(code - 127): no sign, no zero; 0xFF is NaN and 0x00 is 2^-127.
+// Plain integers -128..127, the value being the code itself.
+struct Int8 {
+  using Code = int8_t;
+  static constexpr int kBits = 8;
+  static constexpr bool IsNan(Code) { return false; }
+  static float Decode(Code code) { return code; }
+  // Nearest, ties to even, saturating; NaN, which INT8 has not, gives 0.
+  static Code Encode(float value) {
+    if (std::isnan(value)) return 0;
+    return static_cast<Code>(std::nearbyint(std::fmin(std::fmax(value, -128.0f), 127.0f)));
+  }
+};
+
+// A power of two, 2^(code - 127): no sign, no zero; 0xFF is NaN and 0x00 is 2^-127. How a scale
+// is rounded to one (up, down, nearest) belongs to the scheme that uses it, not to the format.
 struct E8M0 {
   using Code = uint8_t;
   static constexpr int kBits = 8;

@@ -2,6 +2,7 @@
 // with the defaults that it fills in. Source: docs/formats.md, "compressed-tensors, int-quantized".
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,6 +19,10 @@ struct QuantizationArgs {
   bool symmetric = true;
   std::string strategy;           // tensor, channel, group, block, token, tensor_group, attn_head
   std::string dynamic = "false";  // false, true, local
+  std::optional<int64_t> group_size;                           // -1, or columns of a group
+  std::optional<std::pair<int64_t, int64_t>> block_structure;  // rows, columns; strategy block only
+
+  bool operator==(const QuantizationArgs&) const = default;
 };
 
 struct QuantizationGroup {
@@ -34,11 +39,19 @@ struct CompressedTensorsConfig {
   std::vector<std::string> remarks;  // accepted today, but known to break some version
 };
 
-// An error says what compressed-tensors itself would refuse.
+// An error says what compressed-tensors itself would refuse: pydantic models that forbid unknown
+// keys, and its validators of strategy, group_size, block_structure and dynamic.
 Result<CompressedTensorsConfig> ParseCompressedTensorsConfig(const nlohmann::ordered_json& json);
 
 // Both 8 bits, weights per tensor or channel, static and symmetric, activations per token and
 // dynamic: what vLLM's `_is_dynamic_token_w8a8` asks. It does not ask for integers.
 bool IsDynamicTokenW8A8(const QuantizationGroup& group);
+
+// 8-bit floats for weights and activations, weights static and symmetric per tensor, channel or
+// block, activations dynamic. vLLM asks this before IsDynamicTokenW8A8.
+bool IsDynamicFp8W8A8(const QuantizationGroup& group);
+
+// The formats under which vLLM reads input_activations at all; under any other it drops them.
+bool IsActivationFormat(const std::string& format);
 
 }  // namespace blockscale

@@ -1,9 +1,9 @@
 #include "runtime/disk_check.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <set>
 
@@ -13,47 +13,34 @@ namespace {
 constexpr uint64_t kMaxScaleBytes = uint64_t{64} << 20;
 constexpr float kKunlunFactor = 127.0f;
 
+// Everything that some scheme stores beside a weight. What a method has no parameter for ends its
+// load in a KeyError.
+constexpr std::string_view kBesideWeight[] = {
+    ".weight_scale", ".weight_scale_inv",    ".weight_zero_point", ".weight_g_idx",
+    ".weight_shape", ".weight_global_scale", ".input_scale",       ".input_global_scale"};
+
 bool IsFloat(DType dtype) {
   return dtype == DType::kBF16 || dtype == DType::kF16 || dtype == DType::kF32;
 }
 
-bool IsScaleOf(const TensorInfo& scale, uint64_t rows) {
-  return scale.shape == std::vector<uint64_t>{rows, 1};
-}
+uint64_t CeilDiv(uint64_t n, uint64_t d) { return n / d + (n % d != 0); }
 
-// Which of an expert's three matrices a module on disk is, and of which expert.
-struct ExpertPlace {
-  uint64_t expert = 0;
-  enum class Part { kGate, kDown, kUp, kOther } part = Part::kOther;
-};
-
-std::optional<ExpertPlace> PlaceOfExpert(const std::string& on_disk) {
-  const size_t at = on_disk.find(".experts.");
-  const size_t dot = on_disk.find('.', at + 9);
-  if (at == std::string::npos || dot == std::string::npos) return std::nullopt;
-  ExpertPlace place;
-  const auto [end, error] =
-      std::from_chars(on_disk.data() + at + 9, on_disk.data() + dot, place.expert);
-  if (error != std::errc() || end != on_disk.data() + dot) return std::nullopt;
-  const std::string part = on_disk.substr(dot + 1);
-  if (part == "w1" || part == "gate_proj") place.part = ExpertPlace::Part::kGate;
-  if (part == "w2" || part == "down_proj") place.part = ExpertPlace::Part::kDown;
-  if (part == "w3" || part == "up_proj") place.part = ExpertPlace::Part::kUp;
-  return place;
+// The first that any config may say of a count of experts or of their inner width.
+std::optional<uint64_t> FirstNumber(const HfConfig& config,
+                                    std::initializer_list<const char*> keys) {
+  for (const char* key : keys)
+    if (const auto value = config.Number(key)) return value;
+  return std::nullopt;
 }
 
 class ModuleDiskCheck {
  public:
   ModuleDiskCheck(const Checkpoint& checkpoint, const RuntimeModule& module,
-                  const std::string& method, DiskScheme scheme, GroupedFindings& findings)
-      : checkpoint_(checkpoint),
-        module_(module),
-        method_(method),
-        scheme_(scheme),
-        findings_(findings) {}
+                  const MethodChoice& method, GroupedFindings& findings)
+      : checkpoint_(checkpoint), module_(module), method_(method), findings_(findings) {}
 
   void Run() {
-    if (scheme_ == DiskScheme::kUnknown) return;
+    if (!method_.judged) return;
     for (const std::string& on_disk : module_.on_disk) CheckMatrix(on_disk);
     if (module_.kind == ModuleKind::kExperts) CheckExperts();
   }
@@ -64,152 +51,142 @@ class ModuleDiskCheck {
   }
 
   void CheckMatrix(const std::string& on_disk) {
-    const TensorInfo& weight = *checkpoint_.Find(on_disk + ".weight").info;
-    switch (scheme_) {
-      case DiskScheme::kFloat:
-        if (!IsFloat(weight.dtype))
-          Error(
-              on_disk, "quantised-on-disk",
+    const TensorRef weight = checkpoint_.Find(on_disk + ".weight");
+    if (!weight)
+      return Error(on_disk, "packed",
+                   fmt::format("is stored as weight_packed, but {} loads weight: KeyError at load; "
+                               "the config describes another format than the tensors have",
+                               method_.name));
+    const DType dtype = weight.info->dtype;
+    if (method_.scales == ScaleGrid::kNone) {
+      if (IsFloat(dtype))
+        CheckExtras(on_disk);
+      else
+        Error(on_disk, "quantised-on-disk",
               fmt::format("is {} on disk, but {} loads it as plain numbers: silently wrong output; "
                           "correct targets and ignore in quantization_config",
-                          NameOf(weight.dtype), method_));
-        return;
-      case DiskScheme::kInt8Channel:
-        return CheckScaled(on_disk, weight, DType::kI8);
-      case DiskScheme::kFp8Channel:
-        return CheckScaled(on_disk, weight, DType::kF8E4M3);
-      case DiskScheme::kFp8Block:
-        return CheckFp8Block(on_disk, weight);
-      case DiskScheme::kUnknown:
-        return;
-    }
-  }
-
-  void CheckFp8Block(const std::string& on_disk, const TensorInfo& weight) {
-    if (weight.dtype != DType::kF8E4M3) {
-      // What the config lists as not converted is float, and rightly so.
-      if (!IsFloat(weight.dtype))
-        Error(on_disk, "type",
-              fmt::format("is {}, but {} loads F8_E4M3", NameOf(weight.dtype), method_));
+                          NameOf(dtype), method_.name));
       return;
     }
-    if (!checkpoint_.Find(on_disk + ".weight_scale_inv"))
-      Error(on_disk, "no-scale", "is F8_E4M3 without weight_scale_inv");
-  }
-
-  void CheckScaled(const std::string& on_disk, const TensorInfo& weight, DType expected) {
-    if (weight.dtype != expected) {
-      Error(on_disk, "type",
-            fmt::format("is {} on disk, but {} loads {}; put the module into ignore or convert it",
-                        NameOf(weight.dtype), method_, NameOf(expected)));
+    if (dtype != method_.weight) {
+      if (!IsFloat(dtype) || !MayStayFloat(on_disk))
+        Error(
+            on_disk, "type",
+            fmt::format("is {} on disk, but {} loads {}: the numbers would be cast one by one; put "
+                        "the module into ignore or convert it",
+                        NameOf(dtype), method_.name, NameOf(method_.weight)));
       return;
     }
-    const TensorRef scale = checkpoint_.Find(on_disk + ".weight_scale");
-    if (!scale)
-      return Error(
-          on_disk, "no-scale",
-          "has no weight_scale: the buffer keeps its ones, and every value is loaded as its "
-          "code, silently");
-    if (scale.info->dtype != DType::kF32)
-      Error(on_disk, "scale-type",
-            fmt::format("weight_scale is {}, the parameter is F32", NameOf(scale.info->dtype)));
-    if (!IsScaleOf(*scale.info, weight.shape[0]))
-      Error(on_disk, "scale-shape",
-            fmt::format("weight_scale is {}, the parameter is [{}, 1]: a bare assertion, or under "
-                        "python -O a silent broadcast",
-                        ShapeText(scale.info->shape), weight.shape[0]));
-    for (const char* extra : {".weight_zero_point", ".weight_scale_inv", ".weight_g_idx"})
-      if (checkpoint_.Find(on_disk + extra))
+    CheckExtras(on_disk);
+    CheckScaleTensor(on_disk, *weight.info);
+  }
+
+  bool MayStayFloat(const std::string& on_disk) const {
+    return std::any_of(method_.not_converted.begin(), method_.not_converted.end(),
+                       [&](const std::string& entry) {
+                         return on_disk.find(entry) != std::string::npos ||
+                                module_.name.find(entry) != std::string::npos;
+                       });
+  }
+
+  void CheckExtras(const std::string& on_disk) {
+    for (const std::string_view extra : kBesideWeight) {
+      if (method_.scales != ScaleGrid::kNone && extra == method_.scale_suffix) continue;
+      if (checkpoint_.Find(on_disk + std::string(extra)))
         Error(on_disk, "extra",
-              fmt::format("has {}, which {} has no parameter for: KeyError at load", extra + 1,
-                          method_));
+              fmt::format("has {}, which {} has no parameter for: KeyError at load; the config and "
+                          "the tensors disagree about the scheme",
+                          extra.substr(1), method_.name));
+    }
+  }
+
+  std::vector<std::vector<uint64_t>> AllowedScaleShapes(const TensorInfo& weight) const {
+    switch (method_.scales) {
+      case ScaleGrid::kNone:
+        return {};
+      case ScaleGrid::kPerTensor:
+        return {{}, {1}};
+      case ScaleGrid::kPerRow:
+        return {{weight.shape[0], 1}};
+      case ScaleGrid::kPerBlock:
+        return {{CeilDiv(weight.shape[0], method_.block.rows),
+                 CeilDiv(weight.shape[1], method_.block.columns)}};
+    }
+    return {};
+  }
+
+  void CheckScaleTensor(const std::string& on_disk, const TensorInfo& weight) {
+    const std::string suffix(method_.scale_suffix.substr(1));
+    const TensorRef scale = checkpoint_.Find(on_disk + "." + suffix);
+    if (!scale)
+      return Error(on_disk, "no-scale",
+                   fmt::format("is {} without {}: {}, silently; convert it again",
+                               NameOf(weight.dtype), suffix,
+                               module_.kind == ModuleKind::kExperts
+                                   ? "the buffer keeps its ones, and each value is its code"
+                                   : "the buffer keeps what its memory held"));
+    const DType dtype = scale.info->dtype;
+    if (dtype != DType::kF32 && (method_.scale_must_be_f32 || !IsFloat(dtype)))
+      Error(on_disk, "scale-type",
+            fmt::format("{} is {}, the parameter is F32: the numbers are cast one by one; store "
+                        "the scales as F32",
+                        suffix, NameOf(dtype)));
+    const auto allowed = AllowedScaleShapes(weight);
+    if (std::find(allowed.begin(), allowed.end(), scale.info->shape) == allowed.end())
+      Error(on_disk, "scale-shape",
+            fmt::format("{} is {}, the parameter is {}: a bare assertion, or under python -O a "
+                        "silent broadcast",
+                        suffix, ShapeText(scale.info->shape), ShapeText(allowed.back())));
   }
 
   // Every expert that the config promises, with all three matrices, all of one shape: the runtime
   // narrows its buffer to a tensor that is too small and says nothing.
   void CheckExperts() {
     const HfConfig& config = checkpoint_.config();
-    const auto hidden = config.Number("hidden_size");
-    auto inner = config.Number("moe_intermediate_size");
-    if (!inner) inner = config.Number("intermediate_size");
+    const auto count =
+        FirstNumber(config, {"num_local_experts", "n_routed_experts", "num_experts"});
     std::set<uint64_t> seen[3];
     for (const std::string& on_disk : module_.on_disk) {
       const auto place = PlaceOfExpert(on_disk);
-      if (!place || place->part == ExpertPlace::Part::kOther) {
+      if (!place || place->part == ExpertPlace::Part::kOther)
         Error(on_disk, "expert-name", "is in no place where an expert's matrices are looked for");
-        continue;
-      }
-      seen[static_cast<int>(place->part)].insert(place->expert);
-      if (!hidden || !inner) continue;
-      const bool down = place->part == ExpertPlace::Part::kDown;
-      const std::vector<uint64_t> expected = {down ? *hidden : *inner, down ? *inner : *hidden};
-      const TensorInfo& weight = *checkpoint_.Find(on_disk + ".weight").info;
-      if (weight.shape != expected)
-        Error(on_disk, "expert-shape",
-              fmt::format("is {}, the config's sizes give {}; a tensor that is too small is loaded "
-                          "into a part of the buffer, silently",
-                          ShapeText(weight.shape), ShapeText(expected)));
+      else if (count && place->expert >= *count)
+        Error(on_disk, "expert-number",
+              fmt::format("is expert {}, the config says {} of them, from 0: KeyError at load",
+                          place->expert, *count));
+      else
+        seen[static_cast<int>(place->part)].insert(place->expert);
+      if (place && place->part != ExpertPlace::Part::kOther)
+        CheckExpertShape(on_disk, place->part == ExpertPlace::Part::kDown);
     }
-    auto count = config.Number("num_local_experts");
-    if (!count) count = config.Number("n_routed_experts");
-    if (!count) count = config.Number("num_experts");
-    if (!count) return;
     constexpr const char* kParts[] = {"w1 (gate)", "w2 (down)", "w3 (up)"};
-    for (int part = 0; part < 3; ++part)
+    for (int part = 0; count && part < 3; ++part)
       if (seen[part].size() != *count)
         Error(module_.name, "experts-missing",
               fmt::format("has {} of {} experts, the config says {}: the others keep what their "
-                          "buffers held",
+                          "buffers held, silently",
                           kParts[part], seen[part].size(), *count));
+  }
+
+  void CheckExpertShape(const std::string& on_disk, bool down) {
+    const HfConfig& config = checkpoint_.config();
+    const auto hidden = config.Number("hidden_size");
+    const auto inner = FirstNumber(config, {"moe_intermediate_size", "intermediate_size"});
+    const TensorRef weight = checkpoint_.Find(on_disk + ".weight");
+    if (!hidden || !inner || !weight) return;
+    const std::vector<uint64_t> expected = {down ? *hidden : *inner, down ? *inner : *hidden};
+    if (weight.info->shape != expected)
+      Error(on_disk, "expert-shape",
+            fmt::format("is {}, the config's sizes give {}; a tensor that is too small is loaded "
+                        "into a part of the buffer, silently",
+                        ShapeText(weight.info->shape), ShapeText(expected)));
   }
 
   const Checkpoint& checkpoint_;
   const RuntimeModule& module_;
-  const std::string& method_;
-  DiskScheme scheme_;
+  const MethodChoice& method_;
   GroupedFindings& findings_;
 };
-
-std::string TypeText(DType dtype) {
-  std::string text(NameOf(dtype));
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return dtype == DType::kI8 ? "int8" : text;
-}
-
-// The rows of a matrix that one rank holds; key-value heads are replicated when there are fewer of
-// them than ranks.
-uint64_t RankRows(const Checkpoint& checkpoint, const std::string& on_disk, uint64_t rows,
-                  uint64_t tp) {
-  const bool key_value = on_disk.ends_with(".k_proj") || on_disk.ends_with(".v_proj");
-  const auto heads = checkpoint.config().Number("num_key_value_heads");
-  if (key_value && heads && *heads > 0 && *heads < tp) return rows / *heads;
-  return rows / tp;
-}
-
-std::vector<std::string> ExpertParameters(const Checkpoint& checkpoint, const RuntimeModule& module,
-                                          DiskScheme scheme, uint64_t tp) {
-  uint64_t experts = 0, inner = 0, hidden = 0;
-  DType dtype = DType::kI8;
-  for (const std::string& on_disk : module.on_disk) {
-    const auto place = PlaceOfExpert(on_disk);
-    if (!place) continue;
-    experts = std::max(experts, place->expert + 1);
-    const TensorInfo& weight = *checkpoint.Find(on_disk + ".weight").info;
-    if (place->part != ExpertPlace::Part::kGate) continue;
-    inner = weight.shape[0] / tp;
-    hidden = weight.shape[1];
-    dtype = weight.dtype;
-  }
-  std::vector<std::string> out = {
-      fmt::format("w13_weight {} [{}, {}, {}]", TypeText(dtype), experts, 2 * inner, hidden),
-      fmt::format("w2_weight {} [{}, {}, {}]", TypeText(dtype), experts, hidden, inner)};
-  if (scheme == DiskScheme::kInt8Channel || scheme == DiskScheme::kFp8Channel) {
-    out.push_back(fmt::format("w13_weight_scale f32 [{}, {}, 1]", experts, 2 * inner));
-    out.push_back(fmt::format("w2_weight_scale f32 [{}, {}, 1]", experts, hidden));
-  }
-  return out;
-}
 
 }  // namespace
 
@@ -219,7 +196,7 @@ void GroupedFindings::Add(bool error, const std::string& object, const std::stri
   Group& group = groups_[key];
   if (group.count++ > 0) return;
   order_.push_back(key);
-  group.first = {error, object, std::move(message)};
+  group.first = {error, OneLine(object), OneLine(std::move(message))};
 }
 
 void GroupedFindings::Flush() {
@@ -234,36 +211,17 @@ void GroupedFindings::Flush() {
 }
 
 void CheckOnDisk(const Checkpoint& checkpoint, const RuntimeModule& module,
-                 const std::string& method, DiskScheme scheme, GroupedFindings& findings) {
-  ModuleDiskCheck(checkpoint, module, method, scheme, findings).Run();
+                 const MethodChoice& method, GroupedFindings& findings) {
+  ModuleDiskCheck(checkpoint, module, method, findings).Run();
 }
 
-std::vector<std::string> RankParameters(const Checkpoint& checkpoint, const RuntimeModule& module,
-                                        DiskScheme scheme, uint64_t tp) {
-  if (module.kind == ModuleKind::kExperts) return ExpertParameters(checkpoint, module, scheme, tp);
-  uint64_t rows = 0, columns = 0;
-  DType dtype = DType::kI8;
-  for (const std::string& on_disk : module.on_disk) {
-    const TensorInfo& weight = *checkpoint.Find(on_disk + ".weight").info;
-    dtype = weight.dtype;
-    const bool split = module.kind != ModuleKind::kGate;
-    columns = module.split_columns ? weight.shape[1] / tp : weight.shape[1];
-    rows += module.split_columns || !split ? weight.shape[0]
-                                           : RankRows(checkpoint, on_disk, weight.shape[0], tp);
-  }
-  std::vector<std::string> out = {
-      fmt::format("weight {} [{}, {}]", TypeText(dtype), rows, columns)};
-  if (scheme == DiskScheme::kInt8Channel || scheme == DiskScheme::kFp8Channel)
-    out.push_back(fmt::format("weight_scale f32 [{}, 1]", rows));
-  return out;
-}
-
-Status CheckScales(const Checkpoint& checkpoint, Runtime runtime, ContractReport* report) {
-  GroupedFindings findings(&report->findings);
+Status CheckScales(const Checkpoint& checkpoint, Runtime runtime, GroupedFindings& findings,
+                   ContractReport* report) {
   report->smallest_scale = INFINITY;
   report->largest_scale = -INFINITY;
   for (const TensorRef& weight : checkpoint.tensors()) {
-    if (weight.info->dtype != DType::kI8) continue;
+    const DType dtype = weight.info->dtype;
+    if (dtype != DType::kI8 && dtype != DType::kF8E4M3) continue;
     const TensorRef scale = checkpoint.Find(weight.info->name + "_scale");
     if (!scale || scale.info->dtype != DType::kF32) continue;
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes,
@@ -273,18 +231,22 @@ Status CheckScales(const Checkpoint& checkpoint, Runtime runtime, ContractReport
       std::memcpy(&value, bytes.data() + row * sizeof(float), sizeof(float));
       if (!std::isfinite(value) || value <= 0) {
         findings.Add(true, scale.info->name, "scale-value",
-                     fmt::format("row {} is {}; scales must be positive and finite", row, value));
+                     fmt::format("row {} is {}; scales must be positive and finite; an all-zero "
+                                 "row has scale 1",
+                                 row, value));
         continue;
       }
       if (runtime == Runtime::kVllmKunlun && !std::isfinite(value * kKunlunFactor))
         findings.Add(true, scale.info->name, "kunlun-overflow",
-                     fmt::format("row {} is {}; Kunlun's scale * 127 overflows FP32", row, value));
+                     fmt::format("row {} is {}; Kunlun's scale * 127 overflows FP32; was it "
+                                 "multiplied before it was stored?",
+                                 row, value));
       ++report->scales;
+      report->unit_scales += value == 1.0f;
       report->smallest_scale = std::min<double>(report->smallest_scale, value);
       report->largest_scale = std::max<double>(report->largest_scale, value);
     }
   }
-  findings.Flush();
   if (report->scales == 0) report->smallest_scale = report->largest_scale = 0;
   return OkStatus();
 }

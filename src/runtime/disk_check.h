@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,13 +14,26 @@
 
 namespace blockscale {
 
-// What a method loads for each matrix.
-enum class DiskScheme {
-  kFloat,        // weight of a float type, no scale
-  kInt8Channel,  // weight I8 [N, K], weight_scale F32 [N, 1]
-  kFp8Channel,   // weight F8_E4M3 [N, K], weight_scale [N, 1]
-  kFp8Block,     // weight F8_E4M3 [N, K], weight_scale_inv of blocks
-  kUnknown,      // not judged
+// How many scales a matrix [N, K] has.
+enum class ScaleGrid {
+  kNone,       // plain numbers
+  kPerTensor,  // a scalar or [1]
+  kPerRow,     // [N, 1]
+  kPerBlock,   // [ceil(N / block.rows), ceil(K / block.columns)]
+};
+
+// The method that a module gets, and what it loads for each matrix.
+struct MethodChoice {
+  std::string name;             // "CompressedTensorsW8A8Int8", "UnquantizedLinearMethod", ...
+  bool judged = true;           // false: not known here, nothing on disk is held against it
+  DType weight = DType::kBF16;  // of a quantised matrix; any float type without scales
+  ScaleGrid scales = ScaleGrid::kNone;
+  std::string_view scale_suffix = ".weight_scale";
+  BlockSize block;                // of kPerBlock
+  bool scale_must_be_f32 = true;  // else BF16 will do
+  // Modules that may be float on disk all the same: an entry is part of the name. Block-scaled FP8
+  // lists them so (modules_to_not_convert).
+  std::vector<std::string> not_converted;
 };
 
 // Collects findings; those of one kind become one, with the first object and a count.
@@ -39,15 +53,13 @@ class GroupedFindings {
   std::map<std::string, Group> groups_;
 };
 
-// Types, shapes, scales and completeness of everything that the module loads.
+// Types, shapes, scales and completeness of everything that the module loads, from headers.
 void CheckOnDisk(const Checkpoint& checkpoint, const RuntimeModule& module,
-                 const std::string& method, DiskScheme scheme, GroupedFindings& findings);
+                 const MethodChoice& method, GroupedFindings& findings);
 
-// The parameters of the module on one rank of `tp`, "w13_weight int8 [256, 384, 3072]".
-std::vector<std::string> RankParameters(const Checkpoint& checkpoint, const RuntimeModule& module,
-                                        DiskScheme scheme, uint64_t tp);
-
-// Reads every INT8 row scale: finite, positive, and under Kunlun still finite after * 127.
-Status CheckScales(const Checkpoint& checkpoint, Runtime runtime, ContractReport* report);
+// Reads every row scale of quantised matrices: finite, positive, and under Kunlun still finite
+// after * 127. Fills the fields of `report` about scales.
+Status CheckScales(const Checkpoint& checkpoint, Runtime runtime, GroupedFindings& findings,
+                   ContractReport* report);
 
 }  // namespace blockscale

@@ -37,10 +37,12 @@ struct ContractReport {
   Runtime runtime = Runtime::kVllm;
   uint64_t tp = 1;
   std::vector<ModuleClass> classes;
-  std::vector<ContractFinding> findings;
-  // Row scales on disk, over all INT8 matrices; Kunlun multiplies by 127 at load.
+  std::vector<ContractFinding> findings;  // errors first
+  // compressed-tensors' scales on disk, over all quantised matrices. Kunlun multiplies those of
+  // INT8 by 127 at load, which makes them the largest magnitude of their row.
   double smallest_scale = 0, largest_scale = 0;
   uint64_t scales = 0;
+  uint64_t unit_scales = 0;  // exactly 1: all-zero rows, 127 in Kunlun's memory, and harmless
 
   bool ok() const;  // no error among the findings
 };

@@ -3,15 +3,39 @@
 #include <algorithm>
 #include <cctype>
 
+#include "runtime/python_regex.h"
+
 namespace blockscale {
 namespace {
 
 constexpr std::string_view kRegexMark = "re:";
+constexpr std::string_view kLinear = "Linear";
 
 std::string Lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
+}
+
+std::string Treatment(const MatchOutcome& outcome) {
+  if (outcome.ignored) return "ignored";
+  return outcome.group == nullptr ? "not quantised" : "quantised by " + outcome.group->name;
+}
+
+// The runtime compares schemes by value, not by the group that they come from.
+bool SameScheme(const MatchOutcome& a, const MatchOutcome& b) {
+  if (a.group == nullptr || b.group == nullptr) return a.group == b.group;
+  return a.group->weights == b.group->weights &&
+         a.group->input_activations == b.group->input_activations;
+}
+
+std::string Conflict(const std::string& module, const std::string& one,
+                     const std::string& treated_so, const std::string& other,
+                     const std::string& treated_otherwise) {
+  return fmt::format(
+      "{}: '{}' is {} and '{}' is {}; all parts need the same scheme, and the runtime raises; "
+      "name all of them in ignore, or none",
+      module, one, treated_so, other, treated_otherwise);
 }
 
 }  // namespace
@@ -20,20 +44,12 @@ Result<NamePattern> NamePattern::Parse(const std::string& entry) {
   NamePattern pattern;
   pattern.text_ = entry;
   if (!entry.starts_with(kRegexMark)) return pattern;
-  try {
-    pattern.regex_ = std::regex(entry.substr(kRegexMark.size()));
-  } catch (const std::regex_error& error) {
-    return InvalidInput(
-        "'{}' cannot be judged here: {} (only what Python and ECMAScript share is "
-        "understood)",
-        entry, error.what());
-  }
+  BLOCKSCALE_ASSIGN_OR_RETURN(pattern.regex_, CompilePythonRegex(entry.substr(kRegexMark.size())));
   return pattern;
 }
 
 bool NamePattern::MatchesName(const std::string& name) const {
-  if (!regex_) return text_ == name;
-  return std::regex_search(name, *regex_, std::regex_constants::match_continuous);
+  return regex_ ? MatchesFromStart(*regex_, name) : text_ == name;
 }
 
 bool NamePattern::MatchesClass(const std::string& class_name) const {
@@ -45,13 +61,16 @@ Result<TargetMatcher> TargetMatcher::Make(const CompressedTensorsConfig& config)
   TargetMatcher matcher;
   for (const QuantizationGroup& group : config.groups) {
     for (const std::string& target : group.targets) {
+      if (target == kLinear) matcher.linear_ = &group;
+      const auto same =
+          std::find_if(matcher.targets_.begin(), matcher.targets_.end(),
+                       [&](const Target& other) { return other.pattern.text() == target; });
+      if (same != matcher.targets_.end()) {
+        same->group = &group;  // the place of the first, the scheme of the last
+        continue;
+      }
       BLOCKSCALE_ASSIGN_OR_RETURN(NamePattern pattern, NamePattern::Parse(target));
       matcher.targets_.push_back({std::move(pattern), &group});
-      // The rule that makes plain "Linear" reach experts: the runtime copies exactly this key.
-      if (target == "Linear") {
-        BLOCKSCALE_ASSIGN_OR_RETURN(NamePattern experts, NamePattern::Parse("RoutedExperts"));
-        matcher.targets_.push_back({std::move(experts), &group});
-      }
     }
   }
   for (const std::string& entry : config.ignore) {
@@ -71,42 +90,76 @@ bool TargetMatcher::IsIgnored(const std::string& name) {
   return ignored;
 }
 
-// By name first, then by class, as the runtime does.
-const QuantizationGroup* TargetMatcher::FindTarget(const std::string& name,
-                                                   const std::string& class_name) const {
+bool TargetMatcher::IsListedExactly(const std::string& name) {
+  for (size_t i = 0; i < ignore_.size(); ++i) {
+    if (ignore_[i].text() != name) continue;
+    used_ignores_.insert(i);
+    return true;
+  }
+  return false;
+}
+
+const QuantizationGroup* TargetMatcher::FindByName(const std::string& name) const {
   for (const Target& target : targets_)
     if (target.pattern.MatchesName(name)) return target.group;
+  return nullptr;
+}
+
+const QuantizationGroup* TargetMatcher::FindByClass(const std::string& class_name) const {
   for (const Target& target : targets_)
     if (target.pattern.MatchesClass(class_name)) return target.group;
   return nullptr;
 }
 
-MatchOutcome TargetMatcher::MatchParts(const std::vector<std::string>& names,
-                                       const std::string& class_name, const std::string& what) {
-  MatchOutcome first;
-  for (size_t i = 0; i < names.size(); ++i) {
-    MatchOutcome outcome{.ignored = IsIgnored(names[i])};
-    if (!outcome.ignored) outcome.group = FindTarget(names[i], class_name);
-    if (i == 0) first = outcome;
-    if (outcome.group == first.group) continue;
-    first.conflict = fmt::format(
-        "{}: '{}' is {} and '{}' is {}; all parts need the same scheme, and the runtime raises",
-        what, names[0], first.group != nullptr ? "quantised" : "not quantised", names[i],
-        outcome.group != nullptr ? "quantised" : "not quantised");
-    return first;
+// The scheme of the first part, provided that every part has one.
+const QuantizationGroup* TargetMatcher::FindByParts(const std::vector<std::string>& parts) const {
+  const QuantizationGroup* first = nullptr;
+  for (const std::string& part : parts) {
+    const QuantizationGroup* group = FindByName(part);
+    if (group == nullptr) return nullptr;
+    if (first == nullptr) first = group;
   }
   return first;
 }
 
 MatchOutcome TargetMatcher::MatchLinear(const ModuleToMatch& module) {
-  if (IsIgnored(module.name)) return {.ignored = true};
-  if (module.parts.empty()) return MatchParts({module.name}, module.class_name, module.name);
-  return MatchParts(module.parts, module.class_name, module.name);
+  if (module.parts.empty() || IsListedExactly(module.name)) {
+    if (IsIgnored(module.name)) return {.ignored = true};
+  } else {
+    const bool first = IsIgnored(module.parts[0]);
+    for (const std::string& part : module.parts) {
+      if (IsIgnored(part) == first) continue;
+      constexpr const char* kTreatments[] = {"quantised", "ignored"};
+      return {.conflict = Conflict(module.name, module.parts[0], kTreatments[first], part,
+                                   kTreatments[!first])};
+    }
+    if (first) return {.ignored = true};
+  }
+  MatchOutcome outcome{.group = FindByName(module.name)};
+  if (outcome.group == nullptr) outcome.group = FindByClass(module.class_name);
+  if (outcome.group == nullptr) outcome.group = FindByParts(module.parts);
+  return outcome;
+}
+
+MatchOutcome TargetMatcher::MatchExpert(const std::string& name, const std::string& class_name) {
+  if (IsIgnored(name)) return {.ignored = true};
+  MatchOutcome outcome{.group = FindByName(name)};
+  if (outcome.group == nullptr) outcome.group = FindByClass(class_name);
+  // The copied key stands behind all others, and only where none is spelled like the class.
+  if (outcome.group == nullptr) outcome.group = linear_;
+  return outcome;
 }
 
 MatchOutcome TargetMatcher::MatchExperts(const std::string& prefix, const std::string& class_name) {
-  return MatchParts({prefix + ".0.gate_proj", prefix + ".0.up_proj", prefix + ".0.down_proj"},
-                    class_name, prefix);
+  const std::string gate = prefix + ".0.gate_proj";
+  MatchOutcome first = MatchExpert(gate, class_name);
+  for (const char* part : {".0.up_proj", ".0.down_proj"}) {
+    const MatchOutcome other = MatchExpert(prefix + part, class_name);
+    if (SameScheme(first, other)) continue;
+    first.conflict = Conflict(prefix, gate, Treatment(first), prefix + part, Treatment(other));
+    return first;
+  }
+  return first;
 }
 
 std::vector<std::string> TargetMatcher::UnusedIgnores() const {

@@ -50,9 +50,13 @@ class TargetMatcher {
   // `config` must outlive the matcher.
   static Result<TargetMatcher> Make(const CompressedTensorsConfig& config);
 
+  // Ignored when the ignore list holds a fused module's own name, letter by letter (an expression
+  // is tried on its parts alone), or when it matches all parts; some of them: a conflict. Then
+  // targets are tried on the name, on the class, and on the parts, all of which must match.
   MatchOutcome MatchLinear(const ModuleToMatch& module);
   // Experts are judged by the names of expert 0 alone, always spelled gate_proj, up_proj,
-  // down_proj, under the runtime's own prefix.
+  // down_proj, under the runtime's own prefix. The literal target "Linear" reaches them, because
+  // the runtime copies that key, and no other, to `class_name`.
   MatchOutcome MatchExperts(const std::string& prefix, const std::string& class_name);
 
   // Entries of the ignore list that matched no module asked about so far and no name noted below.
@@ -62,15 +66,18 @@ class TargetMatcher {
 
  private:
   bool IsIgnored(const std::string& name);
-  const QuantizationGroup* FindTarget(const std::string& name, const std::string& class_name) const;
-  MatchOutcome MatchParts(const std::vector<std::string>& names, const std::string& class_name,
-                          const std::string& what);
+  bool IsListedExactly(const std::string& name);
+  const QuantizationGroup* FindByName(const std::string& name) const;
+  const QuantizationGroup* FindByClass(const std::string& class_name) const;
+  const QuantizationGroup* FindByParts(const std::vector<std::string>& parts) const;
+  MatchOutcome MatchExpert(const std::string& name, const std::string& class_name);
 
   struct Target {
     NamePattern pattern;
     const QuantizationGroup* group;
   };
-  std::vector<Target> targets_;
+  std::vector<Target> targets_;                // each text once: the runtime keeps them in a dict
+  const QuantizationGroup* linear_ = nullptr;  // of the literal target "Linear"
   std::vector<NamePattern> ignore_;
   std::set<size_t> used_ignores_;
 };

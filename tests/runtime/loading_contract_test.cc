@@ -8,8 +8,8 @@
 #include <cmath>
 #include <functional>
 
+#include "sample_model.h"
 #include "support/temp_folder.h"
-#include "support/tensor_file.h"
 
 namespace blockscale {
 namespace {
@@ -19,78 +19,14 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using namespace testing;  // NOLINT
 
-constexpr uint64_t kHidden = 8, kInner = 4, kHeads = 2, kHeadDim = 4;
-
-std::string ConfigText(const std::string& quantization) {
-  return R"({"architectures":["MiniMaxM2ForCausalLM"],"model_type":"minimax_m2","hidden_size":8,
-    "intermediate_size":4,"num_attention_heads":2,"num_key_value_heads":2,"head_dim":4,
-    "num_local_experts":2,"quantization_config":)" +
-         quantization + "}";
-}
-
-std::string Int8Quantization(
-    const std::string& targets = R"(["Linear"])",
-    const std::string& ignore =
-        R"(["lm_head","model.layers.0.block_sparse_moe.gate","re:.*\\.gate$"])",
-    const std::string& type = "int") {
-  return R"({"quant_method":"compressed-tensors","format":"int-quantized","quantization_status":"compressed",
-    "config_groups":{"group_0":{"targets":)" +
-         targets + R"(,
-    "weights":{"num_bits":8,"type":")" +
-         type + R"(","symmetric":true,"strategy":"channel","dynamic":false},
-    "input_activations":{"num_bits":8,"type":")" +
-         type + R"(","symmetric":true,"strategy":"token","dynamic":true}}},
-    "ignore":)" +
-         ignore + "}";
-}
-
-using Tensors = std::vector<TestTensor>;
-
-void AddInt8(Tensors& tensors, const std::string& module, uint64_t rows, uint64_t columns) {
-  tensors.push_back({module + ".weight", "I8", {rows, columns}, std::string(rows * columns, '\1')});
-  tensors.push_back(
-      {module + ".weight_scale", "F32", {rows, 1}, FloatBytes(std::vector<float>(rows, 0.01f))});
-}
-
-Tensors GoodTensors() {
-  Tensors tensors = {
-      {"model.embed_tokens.weight", "BF16", {4, kHidden}, std::string(8 * kHidden, 'e')},
-      {"lm_head.weight", "BF16", {4, kHidden}, std::string(8 * kHidden, 'l')},
-      {"model.layers.0.block_sparse_moe.gate.weight",
-       "F32",
-       {2, kHidden},
-       std::string(8 * kHidden, '\0')}};
-  for (const char* part : {"q_proj", "k_proj", "v_proj", "o_proj"})
-    AddInt8(tensors, std::string("model.layers.0.self_attn.") + part, kHeads * kHeadDim, kHidden);
-  for (int expert = 0; expert < 2; ++expert) {
-    const std::string prefix =
-        "model.layers.0.block_sparse_moe.experts." + std::to_string(expert) + ".";
-    AddInt8(tensors, prefix + "w1", kInner, kHidden);
-    AddInt8(tensors, prefix + "w2", kHidden, kInner);
-    AddInt8(tensors, prefix + "w3", kInner, kHidden);
-  }
-  return tensors;
-}
-
-TestTensor& Find(Tensors& tensors, const std::string& name) {
-  for (TestTensor& tensor : tensors)
-    if (tensor.name == name) return tensor;
-  throw std::out_of_range(name);
-}
-
-void Remove(Tensors& tensors, const std::string& name) {
-  std::erase_if(tensors, [&](const TestTensor& tensor) { return tensor.name == name; });
-}
-
-const std::string kW1 = "model.layers.0.block_sparse_moe.experts.1.w1";
-const std::string kQ = "model.layers.0.self_attn.q_proj";
-
 class LoadingContractTest : public ::testing::Test {
  protected:
   ContractReport Check(const Tensors& tensors, const std::string& quantization = Int8Quantization(),
-                       Runtime runtime = Runtime::kVllm, uint64_t tp = 1) {
+                       Runtime runtime = Runtime::kVllm, uint64_t tp = 1,
+                       const std::string& more_config = "") {
     std::filesystem::remove_all(folder_ / "m");
-    WriteCheckpoint(folder_ / "m", {{"m.safetensors", tensors}}, ConfigText(quantization));
+    WriteCheckpoint(folder_ / "m", {{"m.safetensors", tensors}},
+                    ConfigText(quantization, more_config));
     const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder_ / "m");
     EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
     const auto report = CheckLoading(*checkpoint, runtime, tp);
@@ -128,7 +64,8 @@ TEST_F(LoadingContractTest, TheConvertersOwnOutputLoads) {
   EXPECT_EQ(ClassOf(report, "mlp.experts").method, "CompressedTensorsW8A8Int8MoEMethod");
   EXPECT_EQ(ClassOf(report, "self_attn.qkv_proj").method, "CompressedTensorsW8A8Int8");
   EXPECT_EQ(ClassOf(report, "mlp.gate").method, "UnquantizedLinearMethod");
-  EXPECT_EQ(ClassOf(report, "lm_head").method, "UnquantizedLinearMethod");
+  EXPECT_EQ(ClassOf(report, "lm_head").method, "UnquantizedEmbeddingMethod");
+  EXPECT_EQ(ClassOf(report, "mlp.experts").class_name, "RoutedExperts");
   EXPECT_EQ(report.scales, 4 * 8 + 2 * (4 + 8 + 4));
   EXPECT_FLOAT_EQ(report.largest_scale, 0.01f);
 }
@@ -136,10 +73,9 @@ TEST_F(LoadingContractTest, TheConvertersOwnOutputLoads) {
 TEST_F(LoadingContractTest, ShapesArePerRank) {
   const ContractReport report = Check(GoodTensors(), Int8Quantization(), Runtime::kVllm, 2);
   EXPECT_EQ(ErrorsOf(report), "");
-  EXPECT_THAT(
-      ClassOf(report, "mlp.experts").parameters,
-      ::testing::ElementsAre("w13_weight int8 [2, 4, 8]", "w2_weight int8 [2, 8, 2]",
-                             "w13_weight_scale f32 [2, 4, 1]", "w2_weight_scale f32 [2, 8, 1]"));
+  EXPECT_THAT(ClassOf(report, "mlp.experts").parameters,
+              ::testing::ElementsAre("w13_weight int8 [2, 4, 8]", "w13_weight_scale f32 [2, 4, 1]",
+                                     "w2_weight int8 [2, 8, 2]", "w2_weight_scale f32 [2, 8, 1]"));
   EXPECT_THAT(ClassOf(report, "self_attn.qkv_proj").parameters,
               ::testing::ElementsAre("weight int8 [12, 8]", "weight_scale f32 [12, 1]"));
   EXPECT_THAT(ClassOf(report, "self_attn.o_proj").parameters,
@@ -149,10 +85,21 @@ TEST_F(LoadingContractTest, ShapesArePerRank) {
                                HasSubstr("num_key_value_heads")));
 }
 
+TEST_F(LoadingContractTest, EverySizeThatIsSplitIsAMultipleOfTheRanks) {
+  const auto errors = [&](uint64_t tp, const std::string& more = "") {
+    return ErrorsOf(Check(GoodTensors(), Int8Quantization(), Runtime::kVllm, tp, more));
+  };
+  EXPECT_EQ(errors(2), "");
+  EXPECT_THAT(errors(4), HasSubstr("num_local_experts: 2 is less than --tp 4"));
+  EXPECT_THAT(errors(3), HasSubstr("vocab_size, padded to a multiple of 64,: 64 is not"));
+  EXPECT_THAT(errors(2, R"("moe_intermediate_size":5,)"), HasSubstr("moe_intermediate_size: 5"));
+}
+
 TEST_F(LoadingContractTest, KunlunMultipliesAndSaysSo) {
   const ContractReport report = Check(GoodTensors(), Int8Quantization(), Runtime::kVllmKunlun);
   EXPECT_EQ(ErrorsOf(report), "");
   EXPECT_EQ(ClassOf(report, "mlp.experts").method, "KunlunCompressedTensorsW8A8Int8MoEMethod");
+  EXPECT_EQ(ClassOf(report, "mlp.experts").class_name, "FusedMoE");
   Tensors tensors = GoodTensors();
   Find(tensors, kW1 + ".weight_scale").bytes = FloatBytes({1e38f, 1, 1, 1});
   EXPECT_THAT(ErrorsOf(Check(tensors, Int8Quantization(), Runtime::kVllmKunlun)),
@@ -227,6 +174,14 @@ TEST_F(LoadingContractTest, ExpertsMissingOrTooSmall) {
                 AddInt8(t, kW1, kInner - 1, kHidden);
               }),
               HasSubstr("is [3, 8], the config's sizes give [4, 8]"));
+  // As many experts as the config says, but counted from 1.
+  const std::string errors = ErrorsAfter([](Tensors& t) {
+    for (TestTensor& tensor : t)
+      if (const size_t at = tensor.name.find("experts.0."); at != std::string::npos)
+        tensor.name[at + 8] = '2';
+  });
+  EXPECT_THAT(errors, AllOf(HasSubstr("is expert 2, the config says 2 of them, from 0"),
+                            HasSubstr("has w1 (gate) of 1 experts, the config says 2")));
 }
 
 TEST_F(LoadingContractTest, FloatSchemesOnKunlun) {
@@ -260,14 +215,157 @@ TEST_F(LoadingContractTest, WarnsAboutIgnoresThatMatchNothing) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("vision"));
 }
 
+const char kFp8[] = R"({"quant_method":"fp8","weight_block_size":[4,4],
+    "modules_to_not_convert":["gate","lm_head"]})";
+
 TEST_F(LoadingContractTest, TheSourceLoadsOnVllm) {
-  Tensors tensors;
-  tensors.push_back({kQ + ".weight", "F8_E4M3", {8, 8}, std::string(64, '8')});
-  tensors.push_back({kQ + ".weight_scale_inv", "F32", {1, 1}, FloatBytes({1})});
-  const std::string block = R"({"quant_method":"fp8","weight_block_size":[128,128]})";
-  EXPECT_EQ(ErrorsOf(Check(tensors, block)), "");
-  tensors.pop_back();
-  EXPECT_THAT(ErrorsOf(Check(tensors, block)), HasSubstr("without weight_scale_inv"));
+  const ContractReport report = Check(Fp8Tensors(), kFp8);
+  EXPECT_EQ(ErrorsOf(report), "");
+  EXPECT_EQ(ClassOf(report, "self_attn.qkv_proj").method, "Fp8LinearMethod");
+  EXPECT_EQ(ClassOf(report, "mlp.experts").method, "Fp8MoEMethod");
+  EXPECT_THAT(ErrorsOf(Check(Fp8Tensors(), kFp8, Runtime::kVllm, 2)),
+              HasSubstr("2 on each of 2 ranks is not a multiple of the scale block 4"));
+  Tensors tensors = Fp8Tensors();
+  Remove(tensors, kQ + ".weight_scale_inv");
+  EXPECT_THAT(ErrorsOf(Check(tensors, kFp8)), HasSubstr("without weight_scale_inv"));
+}
+
+TEST_F(LoadingContractTest, Fp8ScalesAndTypes) {
+  const std::string name = kQ + ".weight_scale_inv";
+  const auto errors = [&](const TestTensor& scale) {
+    Tensors tensors = Fp8Tensors();
+    Find(tensors, name) = scale;
+    return ErrorsOf(Check(tensors, kFp8));
+  };
+  EXPECT_THAT(errors({name, "F32", {4, 1}, FloatBytes({1, 1, 1, 1})}),
+              HasSubstr("weight_scale_inv is [4, 1], the parameter is [2, 2]"));
+  EXPECT_EQ(errors({name, "BF16", {2, 2}, Bf16Bytes({1, 1, 1, 1})}), "");
+  EXPECT_THAT(errors({name, "F8_E8M0", {2, 2}, "\x7f\x7f\x7f\x7f"}),
+              HasSubstr("weight_scale_inv is F8_E8M0"));
+}
+
+TEST_F(LoadingContractTest, AFloatMatrixIsRightWhereTheFp8ConfigSaysSo) {
+  Tensors tensors = Fp8Tensors();
+  Remove(tensors, kQ + ".weight_scale_inv");
+  Find(tensors, kQ + ".weight") = {kQ + ".weight", "BF16", {8, 8}, std::string(128, 'q')};
+  EXPECT_THAT(ErrorsOf(Check(tensors, kFp8)), HasSubstr(kQ + ": is BF16 on disk"));
+  EXPECT_EQ(ErrorsOf(Check(tensors, R"({"quant_method":"fp8","weight_block_size":[4,4],
+                                        "modules_to_not_convert":["q_proj"]})")),
+            "");
+}
+
+TEST_F(LoadingContractTest, TheFormatDecidesWhetherActivationsAreRead) {
+  const auto errors = [&](const std::string& format, const std::string& type = "int") {
+    return ErrorsOf(
+        Check(GoodTensors(), Int8Quantization(R"(["Linear"])", R"(["lm_head"])", type, format)));
+  };
+  EXPECT_EQ(errors("int-quantized"), "");
+  EXPECT_THAT(errors("pack-quantized"), HasSubstr("the runtime drops input_activations"));
+  EXPECT_THAT(errors(""), HasSubstr("under format ''"));
+  // Another word for the same scheme loads, with a warning.
+  const ContractReport report = Check(
+      GoodTensors(), Int8Quantization(R"(["Linear"])", R"(["lm_head"])", "int", "float-quantized"));
+  EXPECT_TRUE(report.ok());
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_THAT(report.findings[0].message, HasSubstr("format is 'float-quantized'"));
+}
+
+TEST_F(LoadingContractTest, Int8ConfigOverFp8Tensors) {
+  EXPECT_THAT(ErrorsOf(Check(Fp8Tensors())),
+              AllOf(HasSubstr("is F8_E4M3 on disk, but CompressedTensorsW8A8Int8 loads I8"),
+                    HasSubstr("is F8_E4M3 on disk, but CompressedTensorsW8A8Int8MoEMethod")));
+}
+
+TEST_F(LoadingContractTest, Fp8BlocksOfCompressedTensors) {
+  std::string block = R"({"quant_method":"compressed-tensors","format":"float-quantized",
+    "quantization_status":"compressed","config_groups":{"group_0":{"targets":["Linear"],
+    "weights":{"num_bits":8,"type":"float","strategy":"block","block_structure":[4,4]},
+    "input_activations":{"num_bits":8,"type":"float","strategy":"group","group_size":4,
+    "dynamic":true}}},"ignore":["lm_head"]})";
+  Tensors tensors = Fp8Tensors();
+  for (TestTensor& tensor : tensors)
+    if (tensor.name.ends_with("_inv")) tensor.name.resize(tensor.name.size() - 4);
+  Find(tensors, kQ + ".weight_scale").bytes = FloatBytes({1, 1, 2, 0.25f});
+  const ContractReport report = Check(tensors, block);
+  EXPECT_EQ(ErrorsOf(report), "");
+  EXPECT_EQ(ClassOf(report, "self_attn.o_proj").method, "CompressedTensorsW8A8Fp8");
+  EXPECT_THAT(
+      ClassOf(report, "mlp.experts").parameters,
+      ::testing::ElementsAre("w13_weight f8_e4m3 [2, 8, 8]", "w13_weight_scale f32 [2, 2, 2]",
+                             "w2_weight f8_e4m3 [2, 8, 4]", "w2_weight_scale f32 [2, 2, 1]"));
+  EXPECT_EQ(report.unit_scales, 2u);
+  EXPECT_EQ(report.smallest_scale, 0.25);
+  EXPECT_EQ(report.largest_scale, 2);
+  EXPECT_THAT(ErrorsOf(Check(tensors, block, Runtime::kVllmKunlun)), HasSubstr("has no method"));
+}
+
+TEST_F(LoadingContractTest, LmHeadAndGateAreNeverQuantised) {
+  for (const std::string name : {"lm_head", "model.layers.0.block_sparse_moe.gate"}) {
+    const std::string errors = ErrorsAfter([&](Tensors& t) {
+      TestTensor& weight = Find(t, name + ".weight");
+      weight.dtype = "I8";
+      weight.bytes.resize(weight.shape[0] * weight.shape[1]);
+    });
+    EXPECT_THAT(errors, HasSubstr(name + ": is I8 on disk, but Unquantized"));
+  }
+}
+
+TEST_F(LoadingContractTest, AnIgnoreOfTheFusedNameWorksOnlyLetterByLetter) {
+  Tensors tensors = GoodTensors();
+  for (const char* part : {"q_proj", "k_proj", "v_proj"}) {
+    const std::string name = std::string("model.layers.0.self_attn.") + part;
+    Remove(tensors, name + ".weight_scale");
+    Find(tensors, name + ".weight") = {name + ".weight", "BF16", {8, 8}, std::string(128, 'q')};
+  }
+  const auto errors = [&](const std::string& ignore) {
+    return ErrorsOf(Check(tensors, Int8Quantization(R"(["Linear"])", ignore)));
+  };
+  EXPECT_EQ(errors(R"(["lm_head","model.layers.0.self_attn.qkv_proj"])"), "");
+  EXPECT_EQ(errors(R"(["lm_head","re:.*(q|k|v)_proj$"])"), "");
+  EXPECT_THAT(errors(R"(["lm_head","re:.*qkv_proj$"])"), HasSubstr("is BF16 on disk"));
+}
+
+TEST_F(LoadingContractTest, ScalesBesideAPlainMatrixAreRefused) {
+  EXPECT_THAT(ErrorsAfter([](Tensors& t) {
+                t.push_back({"lm_head.weight_scale", "F32", {1}, FloatBytes({1})});
+              }),
+              HasSubstr("lm_head: has weight_scale, which UnquantizedEmbeddingMethod"));
+}
+
+TEST_F(LoadingContractTest, APackedMatrixUnderAnInt8Config) {
+  EXPECT_THAT(ErrorsAfter([](Tensors& t) { Find(t, kQ + ".weight").name = kQ + ".weight_packed"; }),
+              HasSubstr(kQ + ": is stored as weight_packed"));
+}
+
+TEST_F(LoadingContractTest, ErrorsComeBeforeWarningsAndOnOneLine) {
+  Tensors tensors = GoodTensors();
+  tensors.push_back({"model.a\nb", "F32", {1}, FloatBytes({1})});
+  const ContractReport report =
+      Check(tensors, Int8Quantization(R"(["Linear"])", R"(["nobody","lm_head"])"));
+  ASSERT_EQ(report.findings.size(), 2u);
+  EXPECT_TRUE(report.findings[0].error);
+  EXPECT_FALSE(report.findings[1].error);
+  EXPECT_EQ(report.findings[0].object.find('\n'), std::string::npos);
+}
+
+TEST_F(LoadingContractTest, RefusesWhatItCannotRun) {
+  TempFolder folder;
+  WriteCheckpoint(folder.path(), {{"m.safetensors", {{"model.norm.weight", "BF16", {1}, "xx"}}}},
+                  ConfigText("null"));
+  const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder.path());
+  ASSERT_TRUE(checkpoint.ok());
+  EXPECT_THAT(CheckLoading(*checkpoint, Runtime::kVllm, 1).status().message(),
+              HasSubstr("holds no matrix"));
+  EXPECT_THAT(CheckLoading(*checkpoint, Runtime::kVllm, 0).status().message(),
+              HasSubstr("--tp is 0"));
+  TempFolder long_name;
+  WriteCheckpoint(long_name.path(),
+                  {{"m.safetensors", {{std::string(1001, 'a') + ".weight", "I8", {1, 1}, "x"}}}},
+                  ConfigText("null"));
+  const auto other = Checkpoint::Open(PosixFileSystem(), long_name.path());
+  ASSERT_TRUE(other.ok());
+  EXPECT_THAT(CheckLoading(*other, Runtime::kVllm, 1).status().message(),
+              HasSubstr("has a name of 1008 bytes"));
 }
 
 }  // namespace

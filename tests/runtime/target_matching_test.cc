@@ -94,7 +94,63 @@ TEST(TargetMatcher, FusedModulesAgreeOrConflict) {
   EXPECT_TRUE(outcome({"l.qkv_proj"}).ignored);
   EXPECT_EQ(outcome({"l.qkv_proj"}).conflict, "");
   EXPECT_THAT(outcome({"l.k_proj"}).conflict,
-              HasSubstr("'l.q_proj' is quantised and 'l.k_proj' is not"));
+              HasSubstr("'l.q_proj' is quantised and 'l.k_proj' is ignored"));
+  EXPECT_EQ(outcome({"re:l\\.(q|k|v)_proj"}).conflict, "");
+  EXPECT_TRUE(outcome({"re:l\\.(q|k|v)_proj"}).ignored);
+  // An expression is never tried on the fused name.
+  EXPECT_FALSE(outcome({"re:.*qkv_proj"}).ignored);
+}
+
+TEST(TargetMatcher, TargetsAreTriedOnNameThenClassThenParts) {
+  const ModuleToMatch qkv{"l.qkv_proj", "QKVParallelLinear", {"l.q_proj", "l.k_proj", "l.v_proj"}};
+  for (const auto& [targets, quantised] : std::vector<std::pair<std::vector<std::string>, bool>>{
+           {{"l.qkv_proj"}, true},
+           {{"re:.*qkv_proj$"}, true},
+           {{"QKVParallelLinear"}, true},
+           {{"parallellinear"}, true},
+           {{"re:.*Linear$"}, true},
+           {{"l.q_proj", "l.k_proj", "l.v_proj"}, true},
+           {{"re:.*[qkv]_proj$"}, true},
+           {{"l.q_proj", "l.k_proj"}, false},  // silently unquantised: no conflict
+           {{"l.q_proj"}, false},
+           {{"RowParallelLinear"}, false}}) {
+    const Config config(targets);
+    TargetMatcher matcher = config.Matcher();
+    const MatchOutcome outcome = matcher.MatchLinear(qkv);
+    EXPECT_EQ(outcome.group != nullptr, quantised) << targets[0];
+    EXPECT_EQ(outcome.conflict, "");
+  }
+}
+
+TEST(TargetMatcher, NamesWinOverClassesAndLaterGroupsOverEarlier) {
+  Config config({"Linear"});
+  config.config.groups.push_back({.name = "group_1", .targets = {"l.o_proj"}});
+  TargetMatcher matcher = config.Matcher();
+  EXPECT_EQ(matcher.MatchLinear({"l.o_proj", "RowParallelLinear", {}}).group->name, "group_1");
+  EXPECT_EQ(matcher.MatchLinear({"l.x_proj", "RowParallelLinear", {}}).group->name, "group_0");
+  config.config.groups.push_back({.name = "group_2", .targets = {"Linear"}});
+  TargetMatcher again = config.Matcher();
+  EXPECT_EQ(again.MatchLinear({"l.x_proj", "RowParallelLinear", {}}).group->name, "group_2");
+  EXPECT_EQ(again.MatchExperts("l.experts", "RoutedExperts").group->name, "group_2");
+}
+
+TEST(TargetMatcher, ExpertsOfTwoGroupsWithOneSchemeAgree) {
+  Config config({"re:.*gate_proj", "re:.*up_proj"});
+  config.config.groups[0].weights = QuantizationArgs{.strategy = "channel"};
+  config.config.groups.push_back(config.config.groups[0]);
+  config.config.groups[1].targets = {"re:.*down_proj"};
+  EXPECT_EQ(config.Matcher().MatchExperts("l.experts", "RoutedExperts").conflict, "");
+  config.config.groups[1].weights->num_bits = 4;
+  EXPECT_THAT(config.Matcher().MatchExperts("l.experts", "RoutedExperts").conflict,
+              HasSubstr("quantised by group_0"));
+}
+
+TEST(TargetMatcher, TheClassOfExpertsIsTheRuntimes) {
+  const Config config({"RoutedExperts"});
+  EXPECT_NE(config.Matcher().MatchExperts("l.experts", "RoutedExperts").group, nullptr);
+  EXPECT_EQ(config.Matcher().MatchExperts("l.experts", "FusedMoE").group, nullptr);
+  const Config linear({"Linear"});
+  EXPECT_NE(linear.Matcher().MatchExperts("l.experts", "FusedMoE").group, nullptr);
 }
 
 TEST(TargetMatcher, CountsWhichIgnoresWereUsed) {
