@@ -30,10 +30,15 @@ def clear(folder):
     """Removes a folder and lets the disk come to rest, so that no run pays for another's writes."""
     shutil.rmtree(folder, ignore_errors=True)
     os.sync()
-    time.sleep(0.5)
 
 
-def warm(source):
+def prepare(source, *results):
+    """The same before every timed run: old results gone, disk at rest, source in the page cache. A
+    virtual machine gives freed memory back to its host within seconds and pays to get it again, so
+    every run must find it in the same state."""
+    for result in results:
+        clear(result)
+    time.sleep(3)
     for path in source.iterdir():
         with open(path, "rb") as file:
             while file.read(1 << 24):
@@ -59,16 +64,16 @@ def main():
                "int8-channel", "--threads", "2", "--quiet"]
     times = {"convert": [], "cp -r": [], "cp -r and flush": []}
     for _ in range(rounds):
-        warm(source)
-        clear(out)
+        prepare(source, out, copy)
         times["convert"].append(timed(convert)[0])
-        clear(out)
+        prepare(source, out, copy)
         start = time.perf_counter()
         timed(["cp", "-r", str(source), str(copy)])
         times["cp -r"].append(time.perf_counter() - start)
         os.sync()
         times["cp -r and flush"].append(time.perf_counter() - start)
-        clear(copy)
+    clear(copy)
+    clear(out)
     print(f"\nwhole command, {size / 2**30:.2f} GiB from the page cache, {rounds} rounds in turn")
     for name, values in times.items():
         ratios = [a / b for a, b in zip(times["convert"], values)]
