@@ -5,6 +5,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <utility>
@@ -29,6 +30,9 @@ Command AddConvert(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddCheck(CLI::App& root);
 Command AddSynth(CLI::App& root);
+
+// Counts and sizes: whole numbers from `least` on; what no machine has is a slip of the keyboard.
+inline CLI::Range AtLeast(uint64_t least) { return {least, uint64_t{1} << 40}; }
 
 // A flag whose value is one of some names; numbers are no names.
 template <typename Value>

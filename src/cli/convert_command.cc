@@ -163,7 +163,7 @@ Command AddConvert(CLI::App& root) {
       ->default_str("0");
   app->add_option("--chunk-rows", flags->options.chunk_rows,
                   "Rows of a matrix in one piece of work; 0 to go by size")
-      ->check(CLI::NonNegativeNumber)
+      ->check(AtLeast(0))
       ->default_str("0");
   AddChoice<Int8Range>(app, "--int8-range", flags->options.range,
                        {{"127", Int8Range::k127}, {"128", Int8Range::k128}},

@@ -53,11 +53,11 @@ Command AddSynth(CLI::App& root) {
       app->add_option("--vocab", options.size.vocab, "Vocabulary")->capture_default_str(),
       app->add_option("--shards", options.shards, "Files")->capture_default_str()};
   app->add_option("--seed", options.seed, "Same seed, same bytes")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(uint64_t{0}, ~uint64_t{0}))
       ->capture_default_str();
   CLI::Option* full =
       app->add_flag("--full", flags->full, "MiniMax-M2.7's real dimensions: 125 files, 214 GiB");
-  for (CLI::Option* size : sizes) full->excludes(size->check(CLI::NonNegativeNumber));
+  for (CLI::Option* size : sizes) full->excludes(size->check(AtLeast(0)));
   app->add_flag("--sparse", options.sparse, "Real headers over files of zeros that take no room");
   return {app, [flags] { return Synth(*flags); }};
 }

@@ -132,7 +132,7 @@ Command AddVerify(CLI::App& root) {
       ->required();
   CLI::Option* all = app->add_flag("--all", flags->all, "Every matrix (the default)");
   app->add_option("--sample", flags->options.sample, "Only so many matrices, evenly spread")
-      ->check(CLI::PositiveNumber)
+      ->check(AtLeast(1))
       ->excludes(all);
   app->add_option("--match", flags->options.match, "Only matrices whose name this regex finds");
   app->add_option("--report", flags->report, "Write a JSON report to this file");

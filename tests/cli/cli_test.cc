@@ -113,6 +113,7 @@ TEST_F(CliTest, VerifyCanSampleAndMatch) {
   EXPECT_EQ(count({"--match", "no_such_matrix"}), 1002u);
   EXPECT_EQ(count({"--match", "(("}), 1002u);
   EXPECT_EQ(count({"--all", "--sample", "5"}), 1002u);
+  EXPECT_EQ(count({"--sample", "0"}), 1002u);
 }
 
 TEST_F(CliTest, VerifyWritesNothingIntoTheSource) {

@@ -146,6 +146,7 @@ TEST_F(ConvertCommandTest, FlagsOutOfRangeAreRefused) {
                                                 {"--threads", "257"},
                                                 {"--threads", "x"},
                                                 {"--chunk-rows", "-5"},
+                                                {"--chunk-rows", "99999999999999999999"},
                                                 {"--int8-range", "126"},
                                                 {"--resume-check", "some"},
                                                 {"--to", "int9"}}) {
