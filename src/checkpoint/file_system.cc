@@ -238,6 +238,14 @@ Result<std::string> ReadTextFile(FileSystem& files, const std::string& path, uin
   return text;
 }
 
+Result<uint64_t> FreeBytesAt(FileSystem& files, const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(folder, error);
+  if (error) return IoError("resolve", folder, error.value());
+  while (!files.Exists(path.string()) && path.has_relative_path()) path = path.parent_path();
+  return files.FreeBytes(path.string());
+}
+
 std::string JoinPath(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }

@@ -79,6 +79,10 @@ FileSystem& PosixFileSystem();
 // Reads a whole small file (a config, an index); refuses one larger than `limit` bytes.
 Result<std::string> ReadTextFile(FileSystem& files, const std::string& path, uint64_t limit);
 
+// Free bytes of the file system that holds the folder or, where it does not exist yet, its nearest
+// parent that does.
+Result<uint64_t> FreeBytesAt(FileSystem& files, const std::string& folder);
+
 // "a/b" + "c" -> "a/b/c".
 std::string JoinPath(const std::string& folder, const std::string& name);
 

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/status.h"
 #include "cli/command.h"
 #include "model/inspect.h"
 
@@ -13,7 +15,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
-constexpr size_t kFindingsShown = 30;
+constexpr size_t kShownOfAKind = 10;
 
 struct Flags {
   std::string folder;
@@ -46,6 +48,7 @@ OrderedJson ToJson(const Inspection& inspection) {
           {"tensors", inspection.total.tensors},
           {"bytes", inspection.total.bytes},
           {"fp8_matrices", inspection.fp8_matrices},
+          {"int8_matrices", inspection.int8_matrices},
           {"schemes", std::move(schemes)},
           {"classes", std::move(classes)},
           {"shards", std::move(shards)},
@@ -62,11 +65,23 @@ void PrintRow(std::string_view name, const TensorCount& count) {
   fmt::print("  {:<34} {:>8} tensors  {:>12}\n", name, count.tensors, Size(count.bytes));
 }
 
+// In their order, the first few of each kind, so that no kind drowns another.
+void PrintFindings(const std::vector<Finding>& findings) {
+  std::map<std::string_view, size_t> seen;
+  for (const Finding& finding : findings)
+    if (++seen[finding.kind] <= kShownOfAKind)
+      fmt::print("  {:<17} {}\n", finding.kind, finding.message);
+  for (const auto& [kind, count] : seen)
+    if (count > kShownOfAKind)
+      fmt::print("  {:<17} and {} more; --json has them all\n", kind, count - kShownOfAKind);
+}
+
 void Print(const Inspection& inspection) {
-  fmt::print("{}\n", inspection.folder);
-  fmt::print("family        {} (model_type '{}')\n", FamilyName(inspection), inspection.model_type);
+  fmt::print("{}\n", OneLine(inspection.folder));
+  fmt::print("family        {} (model_type '{}')\n", FamilyName(inspection),
+             OneLine(inspection.model_type));
   fmt::print("quant_method  {}\n",
-             inspection.quant_method.empty() ? "none" : inspection.quant_method);
+             inspection.quant_method.empty() ? "none" : OneLine(inspection.quant_method));
   fmt::print("tensors       {} in {} shards, {} bytes ({}); {} FP8 matrices\n",
              inspection.total.tensors, inspection.shards.size(), inspection.total.bytes,
              Size(inspection.total.bytes), inspection.fp8_matrices);
@@ -76,10 +91,7 @@ void Print(const Inspection& inspection) {
   for (const auto& [kind, count] : inspection.classes) PrintRow(NameOf(kind), count);
   fmt::print("findings      {}{}\n", inspection.findings.size(),
              inspection.data_read ? "" : " (headers only; --strict reads the data too)");
-  for (size_t i = 0; i < std::min(kFindingsShown, inspection.findings.size()); ++i)
-    fmt::print("  {:<17} {}\n", inspection.findings[i].kind, inspection.findings[i].message);
-  if (inspection.findings.size() > kFindingsShown)
-    fmt::print("  and {} more; --json has them all\n", inspection.findings.size() - kFindingsShown);
+  PrintFindings(inspection.findings);
 }
 
 int Inspect(const Flags& flags) {
@@ -87,7 +99,9 @@ int Inspect(const Flags& flags) {
       InspectCheckpoint(PosixFileSystem(), flags.folder, flags.strict);
   if (!inspection.ok()) return Fail(inspection.status());
   if (flags.json)
-    fmt::print("{}\n", ToJson(*inspection).dump(2));
+    // File names need not be UTF-8; JSON must be.
+    fmt::print("{}\n",
+               ToJson(*inspection).dump(2, ' ', false, OrderedJson::error_handler_t::replace));
   else
     Print(*inspection);
   return flags.strict && !inspection->findings.empty() ? kSaysNo : kOk;

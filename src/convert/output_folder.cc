@@ -9,6 +9,7 @@ namespace blockscale {
 namespace {
 
 constexpr uint64_t kMaxStateBytes = 1'000'000'000;
+constexpr int kMaxLevels = 3;
 
 bool IsInside(const std::filesystem::path& inner, const std::filesystem::path& outer) {
   auto at = inner.begin();
@@ -20,16 +21,18 @@ bool IsInside(const std::filesystem::path& inner, const std::filesystem::path& o
   return true;
 }
 
-// Calls `visit` with the path (relative to `folder`) of every entry below it that is no folder.
-Status WalkFiles(FileSystem& files, const std::string& folder, const std::string& inner,
+// Calls `visit` with the path (relative to `folder`) of every entry below it that is no folder, so
+// many levels down: a link may lead in a circle.
+Status WalkFiles(FileSystem& files, const std::string& folder, const std::string& inner, int levels,
                  const std::function<Status(const std::string&)>& visit) {
   const std::string here = inner.empty() ? folder : JoinPath(folder, inner);
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(here));
   for (const std::string& name : names) {
     const std::string path = inner.empty() ? name : JoinPath(inner, name);
     const Result<FileFacts> facts = files.Stat(JoinPath(folder, path));
-    const bool is_folder = facts.ok() && facts->is_directory;
-    BLOCKSCALE_RETURN_IF_ERROR(is_folder ? WalkFiles(files, folder, path, visit) : visit(path));
+    const bool is_folder = facts.ok() && facts->is_directory && levels > 0;
+    BLOCKSCALE_RETURN_IF_ERROR(is_folder ? WalkFiles(files, folder, path, levels - 1, visit)
+                                         : visit(path));
   }
   return OkStatus();
 }
@@ -60,7 +63,7 @@ Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& outp
   BLOCKSCALE_ASSIGN_OR_RETURN(folder.lock, files.Lock(output));
   std::vector<std::string> partials;
   std::string first_other;
-  BLOCKSCALE_RETURN_IF_ERROR(WalkFiles(files, output, "", [&](const std::string& path) {
+  BLOCKSCALE_RETURN_IF_ERROR(WalkFiles(files, output, "", kMaxLevels, [&](const std::string& path) {
     if (path.ends_with(kPartialSuffix))
       partials.push_back(path);
     else if (first_other.empty())
@@ -87,14 +90,6 @@ Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& outp
   for (const std::string& partial : partials)
     BLOCKSCALE_RETURN_IF_ERROR(files.Remove(JoinPath(output, partial)));
   return folder;
-}
-
-Result<uint64_t> FreeBytesAt(FileSystem& files, const std::string& output) {
-  std::error_code error;
-  std::filesystem::path path = std::filesystem::absolute(output, error);
-  if (error) return IoError("resolve", output, error.value());
-  while (!files.Exists(path.string()) && path.has_relative_path()) path = path.parent_path();
-  return files.FreeBytes(path.string());
 }
 
 }  // namespace blockscale

@@ -24,8 +24,4 @@ struct OutputFolder {
 // must hold a state, or nothing but partial files. Stale partial files are removed.
 Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& output, bool resume);
 
-// Free bytes of the file system that holds the folder or, where it does not exist yet, its nearest
-// parent that does.
-Result<uint64_t> FreeBytesAt(FileSystem& files, const std::string& output);
-
 }  // namespace blockscale

@@ -1,86 +1,189 @@
 #include "model/data_scan.h"
 
 #include <algorithm>
+#include <cstring>
+#include <optional>
 
 namespace blockscale {
 namespace {
 
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
-class Scan {
- public:
-  Scan(const Checkpoint& checkpoint, const Fp8Matrix& matrix)
-      : checkpoint_(checkpoint), matrix_(matrix) {}
+std::string Where(const TensorRef& tensor) {
+  return fmt::format("{}: tensor '{}'", tensor.shard->name, tensor.info->name);
+}
 
-  std::vector<Finding> Run() {
-    Result<std::vector<float>> scales = ReadScales(checkpoint_, matrix_);
-    if (scales.ok())
-      scales_ = std::move(*scales);
-    else
-      findings_.push_back({"scale", scales.status().message()});
-    const uint64_t rows_at_once = std::max<uint64_t>(1, kChunkBytes / matrix_.columns);
-    std::vector<std::byte> codes;
-    for (uint64_t row = 0; row < matrix_.rows; row += rows_at_once) {
-      const uint64_t rows = std::min(rows_at_once, matrix_.rows - row);
-      codes.resize(rows * matrix_.columns);
-      const Status status = checkpoint_.Read(matrix_.weight, row * matrix_.columns, codes);
-      if (!status.ok()) {
-        findings_.push_back({"unreadable-shard", status.message()});
-        return std::move(findings_);
-      }
-      for (uint64_t i = 0; i < rows; ++i) Row(row + i, codes.data() + i * matrix_.columns);
-    }
-    Tell();
-    return std::move(findings_);
+// Calls visit(offset, bytes) for one chunk after the other.
+template <typename Visit>
+std::vector<Finding> ForChunks(const Checkpoint& checkpoint, const TensorRef& tensor, Visit visit) {
+  const uint64_t bytes = tensor.info->bytes();
+  std::vector<std::byte> chunk(std::min(kChunkBytes, bytes));
+  for (uint64_t offset = 0; offset < bytes; offset += chunk.size()) {
+    chunk.resize(std::min<uint64_t>(chunk.size(), bytes - offset));
+    const Status status = checkpoint.Read(tensor, offset, chunk);
+    if (!status.ok()) return {{"unreadable-shard", status.message()}};
+    visit(offset, std::span<const std::byte>(chunk));
+  }
+  return {};
+}
+
+bool IsNan(std::byte code) { return (code & std::byte{0x7F}) == std::byte{0x7F}; }
+
+// "[2, 7]" of element `index` of a tensor.
+std::string Place(const std::vector<uint64_t>& shape, uint64_t index) {
+  std::vector<uint64_t> place(shape.size());
+  for (size_t i = shape.size(); i-- > 0;) {
+    place[i] = index % shape[i];
+    index /= shape[i];
+  }
+  return ShapeText(place);
+}
+
+// Counts NaN codes over chunks that come in order.
+class NanCount {
+ public:
+  void Add(uint64_t offset, std::span<const std::byte> codes) {
+    // Counting without a branch is one pass of SIMD; the place is only looked for when needed.
+    const auto count = static_cast<uint64_t>(std::count_if(codes.begin(), codes.end(), IsNan));
+    if (count > 0 && count_ == 0)
+      first_ = offset + static_cast<uint64_t>(std::find_if(codes.begin(), codes.end(), IsNan) -
+                                              codes.begin());
+    count_ += count;
+  }
+
+  void Tell(const TensorRef& tensor, std::vector<Finding>* findings) const {
+    if (count_ == 0) return;
+    findings->push_back(
+        {"nan-codes", fmt::format("{} holds {} NaN codes, the first at {}", Where(tensor), count_,
+                                  Place(tensor.info->shape, first_))});
   }
 
  private:
-  void Row(uint64_t row, const std::byte* codes) {
-    for (uint64_t column = 0; column < matrix_.columns; ++column) {
-      const std::byte magnitude = codes[column] & std::byte{0x7F};
-      if (magnitude == std::byte{0x7F} && nan_count_++ == 0) {
-        nan_row_ = row;
-        nan_column_ = column;
+  uint64_t count_ = 0, first_ = 0;
+};
+
+// Looks for a block whose scale is zero over codes that are not.
+class ZeroScales {
+ public:
+  ZeroScales(const Fp8Matrix& matrix, std::vector<float> scales)
+      : matrix_(matrix),
+        scales_(std::move(scales)),
+        any_(std::find(scales_.begin(), scales_.end(), 0.0f) != scales_.end()) {}
+
+  // Walks the chunk in pieces that lie in one row of one block.
+  void Add(uint64_t offset, std::span<const std::byte> codes) {
+    if (!any_ || found_) return;
+    while (!codes.empty()) {
+      const uint64_t row = offset / matrix_.columns, column = offset % matrix_.columns;
+      const uint64_t block_column = column / matrix_.block.columns;
+      const uint64_t end = std::min(matrix_.columns - column,
+                                    matrix_.block.columns - column % matrix_.block.columns);
+      const auto piece = codes.first(std::min<uint64_t>(end, codes.size()));
+      const uint64_t cell = row / matrix_.block.rows * matrix_.grid_columns + block_column;
+      const auto is_zero = [](std::byte code) { return (code & std::byte{0x7F}) == std::byte{0}; };
+      if (scales_[cell] == 0 && !std::all_of(piece.begin(), piece.end(), is_zero)) {
+        found_ = true;
+        wrong_cell_ = cell;
+        return;
       }
-    }
-    if (scales_.empty()) return;
-    for (uint64_t block = 0; block < matrix_.grid_columns; ++block) {
-      const uint64_t cell = row / matrix_.block.rows * matrix_.grid_columns + block;
-      if (scales_[cell] != 0) continue;
-      const uint64_t begin = block * matrix_.block.columns;
-      const uint64_t end = std::min(begin + matrix_.block.columns, matrix_.columns);
-      const bool zero = std::all_of(codes + begin, codes + end, [](std::byte code) {
-        return (code & std::byte{0x7F}) == std::byte{0};
-      });
-      if (!zero && zero_scales_++ == 0) zero_cell_ = cell;
+      offset += piece.size();
+      codes = codes.subspan(piece.size());
     }
   }
 
-  void Tell() {
-    const std::string where =
-        fmt::format("{}: tensor '{}'", matrix_.weight.shard->name, matrix_.weight.info->name);
-    if (nan_count_ > 0)
-      findings_.push_back({"nan-codes", fmt::format("{} holds {} NaN codes, the first at [{}, {}]",
-                                                    where, nan_count_, nan_row_, nan_column_)});
-    if (zero_scales_ > 0)
-      findings_.push_back(
-          {"scale", fmt::format("{}: scale [{}, {}] of '{}' is 0 over codes that are not", where,
-                                zero_cell_ / matrix_.grid_columns,
-                                zero_cell_ % matrix_.grid_columns, matrix_.scale.info->name)});
+  void Tell(std::vector<Finding>* findings) const {
+    if (!found_) return;
+    findings->push_back(
+        {"scale", fmt::format("{}: scale [{}, {}] of '{}' is 0 over codes that are not",
+                              Where(matrix_.weight), wrong_cell_ / matrix_.grid_columns,
+                              wrong_cell_ % matrix_.grid_columns, matrix_.scale.info->name)});
   }
 
-  const Checkpoint& checkpoint_;
+ private:
   const Fp8Matrix& matrix_;
   std::vector<float> scales_;
-  std::vector<Finding> findings_;
-  uint64_t nan_count_ = 0, nan_row_ = 0, nan_column_ = 0;
-  uint64_t zero_scales_ = 0, zero_cell_ = 0;
+  bool any_;
+  bool found_ = false;
+  uint64_t wrong_cell_ = 0;
 };
+
+// What is wrong with a scale, from its bits; nullptr for a positive, finite one.
+const char* FaultOfScale(uint32_t bits, uint32_t sign, uint32_t infinity) {
+  const uint32_t magnitude = bits & (sign - 1);
+  if (magnitude > infinity) return "NaN";
+  if (magnitude == infinity) return "infinite";
+  if (magnitude == 0) return "zero";
+  return (bits & sign) != 0 ? "negative" : nullptr;
+}
+
+struct FloatBits {
+  uint64_t bytes;
+  uint32_t sign, infinity;
+};
+
+std::optional<FloatBits> BitsOfScale(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return FloatBits{4, 0x80000000u, 0x7F800000u};
+    case DType::kBF16:
+      return FloatBits{2, 0x8000u, 0x7F80u};
+    case DType::kF16:
+      return FloatBits{2, 0x8000u, 0x7C00u};
+    default:
+      return std::nullopt;
+  }
+}
 
 }  // namespace
 
 std::vector<Finding> ScanMatrix(const Checkpoint& checkpoint, const Fp8Matrix& matrix) {
-  return Scan(checkpoint, matrix).Run();
+  std::vector<Finding> findings;
+  Result<std::vector<float>> scales = ReadScales(checkpoint, matrix);
+  if (!scales.ok()) findings.push_back({"scale", scales.status().message()});
+  NanCount nan;
+  ZeroScales zero(matrix, scales.ok() ? std::move(*scales) : std::vector<float>());
+  const auto visit = [&](uint64_t offset, std::span<const std::byte> codes) {
+    nan.Add(offset, codes);
+    zero.Add(offset, codes);
+  };
+  for (Finding& finding : ForChunks(checkpoint, matrix.weight, visit))
+    findings.push_back(std::move(finding));
+  nan.Tell(matrix.weight, &findings);
+  zero.Tell(&findings);
+  return findings;
+}
+
+std::vector<Finding> ScanCodes(const Checkpoint& checkpoint, const TensorRef& codes) {
+  NanCount nan;
+  std::vector<Finding> findings =
+      ForChunks(checkpoint, codes,
+                [&](uint64_t offset, std::span<const std::byte> c) { nan.Add(offset, c); });
+  nan.Tell(codes, &findings);
+  return findings;
+}
+
+std::vector<Finding> ScanScales(const Checkpoint& checkpoint, const TensorRef& scales) {
+  const std::optional<FloatBits> format = BitsOfScale(scales.info->dtype);
+  if (!format) return {};
+  uint64_t count = 0, first = 0;
+  const char* first_fault = nullptr;
+  const auto visit = [&](uint64_t offset, std::span<const std::byte> chunk) {
+    for (uint64_t i = 0; i + format->bytes <= chunk.size(); i += format->bytes) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, chunk.data() + i, format->bytes);
+      const char* fault = FaultOfScale(bits, format->sign, format->infinity);
+      if (fault == nullptr || count++ > 0) continue;
+      first = (offset + i) / format->bytes;
+      first_fault = fault;
+    }
+  };
+  std::vector<Finding> findings = ForChunks(checkpoint, scales, visit);
+  if (count > 0)
+    findings.push_back({"scale", fmt::format("{} holds {} scales that are not positive and finite, "
+                                             "the first at {} is {}",
+                                             Where(scales), count, Place(scales.info->shape, first),
+                                             first_fault)});
+  return findings;
 }
 
 }  // namespace blockscale

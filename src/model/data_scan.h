@@ -1,4 +1,8 @@
-// Looks through the numbers of an FP8 matrix for what must not be there.
+// Looks through the numbers of quantised matrices for what must not be there, in chunks of 1 MiB
+// whatever the width of a matrix; scale grids, which are small, are read whole (at most 64 MiB).
+//
+// Findings are of kind "scale", "nan-codes" (count and first place) and "unreadable-shard" (reading
+// failed).
 #pragma once
 
 #include <vector>
@@ -8,8 +12,14 @@
 
 namespace blockscale {
 
-// Findings of kind "scale" (not finite, negative, zero over codes that are not zero), "nan-codes"
-// (count and first place) and "unreadable-shard" (reading failed).
+// Codes that are NaN; scales that are not finite, are negative, or are zero over codes that are not
+// (a zero block may have a zero scale).
 std::vector<Finding> ScanMatrix(const Checkpoint& checkpoint, const Fp8Matrix& matrix);
+
+// Codes that are NaN, of an F8_E4M3 tensor of any shape.
+std::vector<Finding> ScanCodes(const Checkpoint& checkpoint, const TensorRef& codes);
+
+// Scales that are not positive and finite, of F32, F16 or BF16; other types are not looked into.
+std::vector<Finding> ScanScales(const Checkpoint& checkpoint, const TensorRef& scales);
 
 }  // namespace blockscale

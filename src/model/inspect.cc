@@ -2,15 +2,17 @@
 
 #include <oneapi/tbb/parallel_for.h>
 
-#include <algorithm>
-#include <charconv>
-#include <unordered_set>
+#include <optional>
+#include <set>
 
-#include "checkpoint/fp8_matrix.h"
 #include "model/data_scan.h"
+#include "model/matrix_schemes.h"
+#include "model/shard_name.h"
 
 namespace blockscale {
 namespace {
+
+constexpr int kMaxFolderDepth = 4;
 
 // Walks one checkpoint and fills an Inspection.
 class Inspector {
@@ -26,7 +28,7 @@ class Inspector {
     FindMatrices();
     CountTensors();
     CheckShards();
-    BLOCKSCALE_RETURN_IF_ERROR(CheckFolder(""));
+    BLOCKSCALE_RETURN_IF_ERROR(CheckFolder("", 0));
     CheckTotalSize();
     CheckShardNames();
     CheckConfig();
@@ -40,43 +42,16 @@ class Inspector {
   }
 
   void FindMatrices() {
-    for (const TensorRef& tensor : checkpoint_.tensors()) {
-      if (tensor.info->dtype != DType::kF8E4M3) continue;
-      Result<Fp8Matrix> matrix = MatchFp8Matrix(checkpoint_, tensor);
-      ++out_.fp8_matrices;
-      if (!matrix.ok()) {
-        Find("scale", matrix.status().message());
-        continue;
-      }
-      matrices_.push_back(std::move(*matrix));
-      scale_of_.emplace(matrices_.back().scale.info, matrices_.size() - 1);
-      matrix_of_.emplace(matrices_.back().weight.info, matrices_.size() - 1);
-    }
-  }
-
-  std::string SchemeOfMatrix(const Fp8Matrix& matrix) const {
-    if (matrix.grid_rows == 1 && matrix.grid_columns == 1 && matrix.block.rows == matrix.rows)
-      return "fp8-tensor";
-    return fmt::format("fp8-block {}x{}", matrix.block.rows, matrix.block.columns);
+    schemes_ = FindMatrixSchemes(checkpoint_);
+    out_.fp8_matrices = schemes_.fp8_matrices();
+    out_.int8_matrices = schemes_.int8_matrices;
+    for (Finding& finding : schemes_.findings) out_.findings.push_back(std::move(finding));
+    for (const auto& [tensor, shard] : checkpoint_.index().weight_map) indexed_.insert(shard);
   }
 
   std::string SchemeOf(const TensorRef& tensor) const {
-    if (const auto found = matrix_of_.find(tensor.info); found != matrix_of_.end())
-      return SchemeOfMatrix(matrices_[found->second]);
-    if (const auto found = scale_of_.find(tensor.info); found != scale_of_.end())
-      return SchemeOfMatrix(matrices_[found->second]);
-    const std::string& name = tensor.info->name;
-    if (tensor.info->dtype == DType::kI8 && checkpoint_.Find(name + "_scale"))
-      return "int8-channel";
-    if (name.ends_with(".weight_scale")) {
-      const TensorRef weight = checkpoint_.Find(name.substr(0, name.size() - 6));
-      if (weight && weight.info->dtype == DType::kI8) return "int8-channel";
-    }
-    if (tensor.info->dtype == DType::kF8E4M3) return "F8_E4M3 without a usable scale";
-    std::string scheme(NameOf(tensor.info->dtype));
-    std::transform(scheme.begin(), scheme.end(), scheme.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return scheme;
+    const auto found = schemes_.scheme_of.find(tensor.info);
+    return found != schemes_.scheme_of.end() ? found->second : PlainScheme(tensor.info->dtype);
   }
 
   void CountTensors() {
@@ -108,24 +83,24 @@ class Inspector {
     }
   }
 
-  // Files of weights that nobody reads, here and one folder down ("original/").
-  Status CheckFolder(const std::string& inner) {
+  // Files of weights that nobody reads, here and in subfolders ("original/"). The depth is limited
+  // because a link may lead upward.
+  Status CheckFolder(const std::string& inner, int depth) {
     const std::string here =
         inner.empty() ? checkpoint_.folder() : JoinPath(checkpoint_.folder(), inner);
     FileSystem& files = checkpoint_.files();
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(here));
-    std::unordered_set<std::string> indexed;
-    for (const auto& [tensor, shard] : checkpoint_.index().weight_map) indexed.insert(shard);
     for (const std::string& name : names) {
-      const std::string path = inner.empty() ? name : inner + "/" + name;
-      if (name.ends_with(".safetensors") && !indexed.contains(path)) {
+      const std::string path = inner.empty() ? name : JoinPath(inner, name);
+      const Result<FileFacts> facts = files.Stat(JoinPath(here, name));
+      if (facts.ok() && facts->is_directory) {
+        if (depth == kMaxFolderDepth) continue;
+        const Status status = CheckFolder(path, depth + 1);
+        if (!status.ok()) Find("unreadable-folder", status.message());
+      } else if (name.ends_with(".safetensors") && !indexed_.contains(path)) {
         Find("unindexed-shard",
              fmt::format("{}: the index does not name it; it is not read", path));
-        continue;
       }
-      const Result<FileFacts> facts = files.Stat(JoinPath(here, name));
-      if (inner.empty() && facts.ok() && facts->is_directory)
-        BLOCKSCALE_RETURN_IF_ERROR(CheckFolder(name));
     }
     return OkStatus();
   }
@@ -140,22 +115,16 @@ class Inspector {
   }
 
   void CheckShardNames() {
-    const size_t count = checkpoint_.shards().size();
-    bool starts_at_zero = false;
-    for (const std::unique_ptr<Shard>& shard : checkpoint_.shards()) {
-      const std::string& name = shard->name;
-      const size_t of = name.find("-of-");
-      const size_t dash = of == std::string::npos ? of : name.rfind('-', of - 1);
-      if (dash == std::string::npos) continue;
-      uint64_t number = 0, total = 0;
-      std::from_chars(name.data() + dash + 1, name.data() + of, number);
-      std::from_chars(name.data() + of + 4, name.data() + name.size(), total);
-      starts_at_zero |= number == 0;
-      if (total == count) continue;
+    bool starts_at_zero = false, told = false;
+    for (const std::string& name : indexed_) {
+      const std::optional<ShardNumber> claim = ParseShardName(name);
+      if (!claim) continue;
+      starts_at_zero |= claim->number == 0;
+      if (claim->count == indexed_.size() || told) continue;
+      told = true;
       Find("shard-count",
-           fmt::format("{}: says {} shards, the index names {}; names are not trusted", name, total,
-                       count));
-      break;
+           fmt::format("{}: says {} shards, the index names {}; names are not trusted", name,
+                       claim->count, indexed_.size()));
     }
     if (starts_at_zero)
       Find("shard-count", "shards are numbered from 0, not from 1; names are not trusted");
@@ -163,32 +132,71 @@ class Inspector {
 
   void CheckConfig() {
     const std::string& method = out_.quant_method;
-    const bool int8 = out_.schemes.contains("int8-channel");
-    const bool fp8 = out_.fp8_matrices > 0;
-    if (fp8 && method != "fp8" && method != "compressed-tensors")
-      Find("config", fmt::format("{}: quant_method is '{}', but there are {} F8_E4M3 matrices",
-                                 kConfigFileName, method, out_.fp8_matrices));
-    if (method == "fp8" && !fp8)
-      Find("config", fmt::format("{}: quant_method is 'fp8', but there is no F8_E4M3 matrix",
-                                 kConfigFileName));
-    if (int8 && method != "compressed-tensors")
-      Find("config", fmt::format("{}: quant_method is '{}', but there are INT8 matrices",
-                                 kConfigFileName, method));
+    const uint64_t fp8 = out_.fp8_matrices, int8 = out_.int8_matrices;
+    const auto wrong = [&](const std::string& text) {
+      Find("config", fmt::format("{}: {}", kConfigFileName, text));
+    };
+    if (fp8 > 0 && method != "fp8" && method != "compressed-tensors")
+      wrong(fmt::format("quant_method is '{}', but there are {} F8_E4M3 matrices", method, fp8));
+    if (method == "fp8" && fp8 == 0) wrong("quant_method is 'fp8', but there is no F8_E4M3 matrix");
+    if (int8 > 0 && method != "compressed-tensors")
+      wrong(fmt::format("quant_method is '{}', but there are INT8 matrices", method));
+    if (method == "compressed-tensors") CheckCompressedTensors(wrong);
+    CheckBlockSize(wrong);
   }
 
+  template <typename Wrong>
+  void CheckCompressedTensors(const Wrong& wrong) {
+    const std::string& format = checkpoint_.config().quantization->format;
+    const uint64_t fp8 = out_.fp8_matrices, int8 = out_.int8_matrices;
+    if (fp8 + int8 + schemes_.other_matrices == 0)
+      return wrong("quant_method is 'compressed-tensors', but no matrix has scales");
+    if (format == "int-quantized" && fp8 > 0)
+      wrong(fmt::format("format is 'int-quantized', but there are {} F8_E4M3 matrices", fp8));
+    if (format == "float-quantized" && int8 > 0)
+      wrong(fmt::format("format is 'float-quantized', but there are {} INT8 matrices", int8));
+  }
+
+  // One scale over a matrix that the config says to consist of several blocks.
+  template <typename Wrong>
+  void CheckBlockSize(const Wrong& wrong) {
+    const auto& quantization = checkpoint_.config().quantization;
+    if (!quantization || !quantization->block_size) return;
+    const BlockSize block = *quantization->block_size;
+    uint64_t count = 0;
+    const Fp8Matrix* first = nullptr;
+    for (const Fp8Matrix& matrix : schemes_.fp8) {
+      const bool single = matrix.grid_rows == 1 && matrix.grid_columns == 1;
+      if (!single || (matrix.rows <= block.rows && matrix.columns <= block.columns)) continue;
+      if (count++ == 0) first = &matrix;
+    }
+    if (count == 0) return;
+    wrong(
+        fmt::format("weight_block_size is [{}, {}], but {} matrices have one scale, the first is "
+                    "'{}' {}",
+                    block.rows, block.columns, count, first->weight.info->name,
+                    ShapeText(first->weight.info->shape)));
+  }
+
+  // Everything that ScanMatrix and its like have to look at, one task each.
   void ScanData() {
     out_.data_read = true;
-    std::vector<std::vector<Finding>> found(matrices_.size());
-    oneapi::tbb::parallel_for(size_t{0}, matrices_.size(),
-                              [&](size_t i) { found[i] = ScanMatrix(checkpoint_, matrices_[i]); });
+    const size_t matrices = schemes_.fp8.size(), unscaled = schemes_.fp8_unscaled.size();
+    std::vector<std::vector<Finding>> found(matrices + unscaled + schemes_.int8_scales.size());
+    oneapi::tbb::parallel_for(size_t{0}, found.size(), [&](size_t i) {
+      found[i] = i < matrices ? ScanMatrix(checkpoint_, schemes_.fp8[i])
+                 : i < matrices + unscaled
+                     ? ScanCodes(checkpoint_, schemes_.fp8_unscaled[i - matrices])
+                     : ScanScales(checkpoint_, schemes_.int8_scales[i - matrices - unscaled]);
+    });
     for (std::vector<Finding>& findings : found)
       for (Finding& finding : findings) out_.findings.push_back(std::move(finding));
   }
 
   const Checkpoint& checkpoint_;
   Inspection& out_;
-  std::vector<Fp8Matrix> matrices_;
-  std::unordered_map<const TensorInfo*, size_t> matrix_of_, scale_of_;
+  MatrixSchemes schemes_;
+  std::set<std::string> indexed_;  // shards that the index names, also those that are missing
 };
 
 }  // namespace
@@ -198,6 +206,8 @@ Result<Inspection> InspectCheckpoint(FileSystem& files, const std::string& folde
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint checkpoint,
                               Checkpoint::Open(files, folder, &inspection.findings));
   BLOCKSCALE_RETURN_IF_ERROR(Inspector(checkpoint, &inspection).Run(read_data));
+  // Names of files and tensors come from outside and may hold line breaks or terminal sequences.
+  for (Finding& finding : inspection.findings) finding.message = OneLine(finding.message);
   return inspection;
 }
 

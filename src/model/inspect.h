@@ -26,26 +26,40 @@ struct Inspection {
   std::string model_type;    // as the config says
   std::string quant_method;  // likewise, "" without one
   TensorCount total;
-  std::map<std::string, TensorCount> schemes;  // "fp8-block 128x128", "bf16", ...; scales included
+  // Scales count with their matrices. Names: model/matrix_schemes.h, or the type of a plain tensor.
+  std::map<std::string, TensorCount> schemes;
   std::map<TensorClass, TensorCount> classes;
-  uint64_t fp8_matrices = 0;
+  uint64_t fp8_matrices = 0;   // F8_E4M3, with usable scales or without
+  uint64_t int8_matrices = 0;  // likewise
   std::vector<std::pair<std::string, TensorCount>> shards;
   std::vector<Finding> findings;
   bool data_read = false;
 };
 
-// Kinds of findings, as Finding::kind spells them:
-//   unreadable-shard   a file that the index names and that is missing or no safetensors file
+// Kinds of findings, as Finding::kind spells them. A message is one line of plain text.
+//
+//   unreadable-shard   an indexed file is missing, is no safetensors file, or reading it failed
+//   unreadable-folder  a subfolder cannot be listed
 //   missing-tensor     an index entry without a tensor
 //   unindexed-tensor   a tensor in an indexed shard that the index does not place there
-//   unindexed-shard    a .safetensors file in the folder that the index does not name
+//   unindexed-shard    a .safetensors file, also in subfolders, that the index does not name
 //   total-size         the index's total_size is not the size of the tensors
-//   shard-count        "-of-N" in shard names is not their number, or counting does not start at 1
-//   scale              missing, doubled, of a wrong type or shape; with data: not finite, not
-//   positive nan-codes          with data: FP8 codes that are NaN config quantization_config says
-//   what the tensors do not show
+//   shard-count        "-of-N" in shard names is not their number, or they count from 0
+//   scale              missing, doubled, of a wrong type or shape; with data: not finite,
+//                      negative, or zero (of FP8: zero over codes that are not zero)
+//   nan-codes          with data: FP8 codes that are NaN, how many and where the first is
+//   config             quantization_config says what the tensors do not show
 //
-// Reads headers only. With `read_data` every FP8 matrix and scale is read too, in chunks of 1 MiB.
+// Reads headers only. With `read_data` the FP8 matrices and all FP8 and INT8 scales are read too,
+// in chunks of 1 MiB. An error means that the checkpoint cannot be opened at all.
+//
+// `blockscale inspect --json` prints an Inspection as one object, names in this order:
+//
+//   {"folder", "family" ("unknown" without one), "model_type", "quant_method",
+//    "tensors", "bytes", "fp8_matrices", "int8_matrices",
+//    "schemes": {NAME: {"tensors", "bytes"}, ...}, "classes": {NAME: {"tensors", "bytes"}, ...},
+//    "shards": [{"name", "tensors", "bytes"}, ...], "data_read",
+//    "findings": [{"kind", "message"}, ...]}
 Result<Inspection> InspectCheckpoint(FileSystem& files, const std::string& folder, bool read_data);
 
 }  // namespace blockscale

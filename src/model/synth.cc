@@ -17,6 +17,7 @@ constexpr uint64_t kChunk = uint64_t{1} << 20;
 constexpr uint64_t kMaxSide = uint64_t{1} << 24;
 constexpr uint64_t kMaxTensors = 2'000'000;
 constexpr uint64_t kMaxShards = 10'000;
+constexpr uint64_t kMaxDataBytes = uint64_t{1} << 50;
 
 Status CheckSize(const SynthOptions& options) {
   const ModelSize& size = options.size;
@@ -73,21 +74,67 @@ std::vector<std::vector<TensorInfo>> CutIntoShards(const std::vector<TensorInfo>
   return cut;
 }
 
+// Sizes of all tensors together; one of them, or all, may be more than a file system can hold.
+Result<SynthSummary> Summarize(const std::vector<TensorInfo>& tensors) {
+  SynthSummary summary{.tensors = tensors.size()};
+  for (const TensorInfo& tensor : tensors) {
+    BLOCKSCALE_ASSIGN_OR_RETURN(const uint64_t bytes,
+                                TensorBytes(tensor.name, tensor.dtype, tensor.shape));
+    if (bytes > kMaxDataBytes - summary.data_bytes)
+      return InvalidInput(
+          "the tensors up to '{}' have more than the limit of {} bytes; choose "
+          "fewer layers or experts, or smaller widths",
+          tensor.name, kMaxDataBytes);
+    summary.data_bytes += bytes;
+    summary.fp8_matrices += tensor.dtype == DType::kF8E4M3;
+  }
+  return summary;
+}
+
+// A shard before it is written: its name, the bytes before its data, and where its tensors go.
+struct LaidOutShard {
+  std::string name;
+  std::string header_bytes;
+  SafetensorsHeader header;
+};
+
+Result<std::vector<LaidOutShard>> LayOutShards(const std::vector<TensorInfo>& tensors,
+                                               uint64_t shards) {
+  std::vector<LaidOutShard> laid_out;
+  for (std::vector<TensorInfo>& cut : CutIntoShards(tensors, shards)) {
+    LaidOutShard& shard = laid_out.emplace_back();
+    shard.name = SynthShardName(laid_out.size() - 1, shards);
+    Result<std::string> bytes = LayOutSafetensors(std::move(cut), &shard.header);
+    if (!bytes.ok())
+      return InvalidInput("{}: {}; choose more --shards than {}", shard.name,
+                          bytes.status().message(), shards);
+    shard.header_bytes = std::move(*bytes);
+  }
+  return laid_out;
+}
+
+Status CheckFreeSpace(FileSystem& files, const std::string& output, uint64_t needed) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const uint64_t free, FreeBytesAt(files, output));
+  if (needed <= free) return OkStatus();
+  return {StatusCode::kDiskFull,
+          OneLine(fmt::format("{}: {} bytes are needed, {} are free; choose another disk, smaller "
+                              "sizes or --sparse",
+                              output, needed, free))};
+}
+
 class Writer {
  public:
   Writer(FileSystem& files, const SynthOptions& options, uint64_t total)
       : files_(files), options_(options), total_(total) {}
 
-  Status WriteShard(const std::string& name, std::vector<TensorInfo> tensors) {
-    SafetensorsHeader header;
-    BLOCKSCALE_ASSIGN_OR_RETURN(const std::string bytes,
-                                LayOutSafetensors(std::move(tensors), &header));
+  Status WriteShard(const LaidOutShard& shard) {
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file,
-                                OutputFile::Create(files_, options_.output, name));
-    BLOCKSCALE_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(bytes))));
-    BLOCKSCALE_RETURN_IF_ERROR(options_.sparse ? file->Truncate(header.file_bytes())
-                                               : WriteData(*file, header));
-    for (const TensorInfo& tensor : header.tensors) weight_map_.emplace_back(tensor.name, name);
+                                OutputFile::Create(files_, options_.output, shard.name));
+    BLOCKSCALE_RETURN_IF_ERROR(file->WriteAt(0, std::as_bytes(std::span(shard.header_bytes))));
+    BLOCKSCALE_RETURN_IF_ERROR(options_.sparse ? file->Truncate(shard.header.file_bytes())
+                                               : WriteData(*file, shard.header));
+    for (const TensorInfo& tensor : shard.header.tensors)
+      weight_map_.emplace_back(tensor.name, shard.name);
     return file->Commit();
   }
 
@@ -108,14 +155,20 @@ class Writer {
         pieces.push_back({&tensor, offset, std::min(kChunk, tensor.bytes() - offset)});
     Status first_error;
     std::mutex mutex;
+    std::atomic<bool> failed = false;  // then nothing more is made
     oneapi::tbb::parallel_for(size_t{0}, pieces.size(), [&](size_t i) {
+      if (failed) return;
       const Piece& piece = pieces[i];
       std::vector<std::byte> data(piece.count);
       FillSynthetic(options_.seed, *piece.tensor, piece.offset, data);
       const uint64_t at = header.data_start + piece.tensor->begin + piece.offset;
       const Status status = file.WriteAt(at, data);
       const std::lock_guard lock(mutex);
-      if (!status.ok() && first_error.ok()) first_error = status;
+      if (!status.ok()) {
+        if (first_error.ok()) first_error = status;
+        failed = true;
+        return;
+      }
       done_ += piece.count;
       if (options_.progress) options_.progress(done_, total_);
     });
@@ -146,24 +199,19 @@ Result<SynthSummary> SynthesizeCheckpoint(FileSystem& files, const SynthOptions&
   BLOCKSCALE_RETURN_IF_ERROR(CheckSize(options));
   BLOCKSCALE_RETURN_IF_ERROR(CheckOutput(files, options.output));
   const std::vector<TensorInfo> tensors = MiniMaxM2Tensors(options.size);
-  SynthSummary summary{.tensors = tensors.size()};
-  uint64_t elements = 0;
-  for (const TensorInfo& tensor : tensors) {
-    BLOCKSCALE_ASSIGN_OR_RETURN(const uint64_t bytes,
-                                TensorBytes(tensor.name, tensor.dtype, tensor.shape));
-    summary.data_bytes += bytes;
-    summary.fp8_matrices += tensor.dtype == DType::kF8E4M3;
-    elements += tensor.elements();
-  }
-  BLOCKSCALE_RETURN_IF_ERROR(files.CreateDirectories(options.output));
-  std::vector<std::vector<TensorInfo>> shards = CutIntoShards(tensors, options.shards);
+  BLOCKSCALE_ASSIGN_OR_RETURN(SynthSummary summary, Summarize(tensors));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<LaidOutShard> shards,
+                              LayOutShards(tensors, options.shards));
   summary.shards = shards.size();
+  if (!options.sparse)
+    BLOCKSCALE_RETURN_IF_ERROR(CheckFreeSpace(files, options.output, summary.data_bytes));
+  BLOCKSCALE_RETURN_IF_ERROR(files.CreateDirectories(options.output));
   Writer writer(files, options, summary.data_bytes);
-  for (size_t shard = 0; shard < shards.size(); ++shard)
-    BLOCKSCALE_RETURN_IF_ERROR(
-        writer.WriteShard(SynthShardName(shard, shards.size()), std::move(shards[shard])));
+  for (const LaidOutShard& shard : shards) BLOCKSCALE_RETURN_IF_ERROR(writer.WriteShard(shard));
   for (const auto& [name, text] : MiniMaxM2SideFiles())
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files, options.output, name, text));
+  uint64_t elements = 0;
+  for (const TensorInfo& tensor : tensors) elements += tensor.elements();
   const uint64_t total_size = options.lie_about_total_size ? 2 * elements : summary.data_bytes;
   BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
       files, options.output, kIndexFileName, SerializeIndex(total_size, writer.TakeWeightMap())));

@@ -42,6 +42,8 @@ SynthOptions FullSize(SynthOptions options);
 // files say 130), as MiniMax numbers them.
 std::string SynthShardName(uint64_t shard, uint64_t shards);
 
+// Sizes, headers and (unless sparse) free space are checked before anything is written; a folder
+// that is not empty is refused. Memory is the headers and 1 MiB a thread.
 Result<SynthSummary> SynthesizeCheckpoint(FileSystem& files, const SynthOptions& options);
 
 }  // namespace blockscale

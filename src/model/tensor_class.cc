@@ -7,9 +7,15 @@ namespace blockscale {
 namespace {
 
 // The parts of a dotted name that decide, looked for as whole parts.
-constexpr std::string_view kAttentionParts[] = {"self_attn", "attn", "attention", "linear_attn"};
-constexpr std::string_view kRouterParts[] = {"gate", "router", "e_score_correction_bias"};
-constexpr std::string_view kEmbeddingParts[] = {"embed_tokens", "lm_head", "wte", "embed"};
+constexpr std::string_view kAttentionParts[] = {
+    "self_attn", "attn",      "attention", "linear_attn",       "q_proj",
+    "k_proj",    "v_proj",    "o_proj",    "qkv_proj",          "q_a_proj",
+    "q_b_proj",  "kv_b_proj", "kv_a_proj", "kv_a_proj_with_mqa"};
+constexpr std::string_view kRouterParts[] = {"gate", "router", "e_score_correction_bias",
+                                             "shared_expert_gate"};
+constexpr std::string_view kExpertParts[] = {"experts", "shared_experts", "shared_expert"};
+constexpr std::string_view kEmbeddingParts[] = {"embed_tokens", "lm_head", "wte", "embed",
+                                                "word_embeddings"};
 
 template <size_t kCount>
 bool IsOneOf(std::string_view part, const std::string_view (&list)[kCount]) {
@@ -27,9 +33,9 @@ bool AnyPart(std::string_view name, Visit visit) {
   }
 }
 
+// "norm", "q_norm", "input_layernorm", "enorm", "norm_f"; "ln_f" says the same in two letters.
 bool IsNorm(std::string_view part) {
-  return part == "norm" || part.ends_with("_norm") || part.ends_with("layernorm") ||
-         part.starts_with("norm_") || part.starts_with("ln_");
+  return part.find("norm") != std::string_view::npos || part.starts_with("ln_");
 }
 
 }  // namespace
@@ -41,10 +47,7 @@ TensorClass ClassOf(std::string_view name) {
     return AnyPart(name, [&](std::string_view part) { return IsOneOf(part, list); });
   };
   if (has(kRouterParts)) return TensorClass::kRouter;
-  if (AnyPart(name, [](std::string_view part) {
-        return part == "experts" || part == "shared_experts" || part == "shared_expert";
-      }))
-    return TensorClass::kExperts;
+  if (has(kExpertParts)) return TensorClass::kExperts;
   if (has(kAttentionParts)) return TensorClass::kAttention;
   if (has(kEmbeddingParts)) return TensorClass::kEmbedding;
   return TensorClass::kOther;

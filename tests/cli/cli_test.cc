@@ -139,6 +139,14 @@ TEST_F(CliTest, InspectHasTwoStrengths) {
   for (const Json& finding : json["findings"]) EXPECT_EQ(finding["kind"], "shard-count");
 }
 
+TEST_F(CliTest, InspectJsonIsJsonWhateverFilesAreCalled) {
+  Synth("fp8");
+  WriteFile(folder_.path() / "fp8" / "odd\xff\n\x1b.safetensors", "x");
+  const ProgramRun run = RunProgram({"inspect", folder_ / "fp8", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_THAT(Json::parse(run.out)["findings"].dump(), HasSubstr("unindexed-shard"));
+}
+
 TEST_F(CliTest, ErrorsAreOneLineOnStderrAndExitTwo) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"inspect", "/no/such/folder"},

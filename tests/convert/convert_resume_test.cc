@@ -166,6 +166,13 @@ TEST_F(ResumeTest, RefusesAFolderThatIsNotItsOwnAndADamagedState) {
   EXPECT_EQ(ReadFile(folder_ / "out/notes.txt"), "mine");
 }
 
+TEST_F(ResumeTest, LinksThatLeadInACircleEndSomewhere) {
+  std::filesystem::create_directories(folder_ / "out/a");
+  for (const char* name : {"x", "y", "z"})
+    std::filesystem::create_directory_symlink("../a", folder_.path() / "out/a" / name);
+  EXPECT_THAT(ErrorOf(Options(true)), HasSubstr("no conversion_state.json"));
+}
+
 TEST_F(ResumeTest, TheSecondOfTwoConvertersIsRefused) {
   std::filesystem::create_directories(folder_ / "out");
   const auto lock = PosixFileSystem().Lock(folder_ / "out");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 
@@ -13,6 +14,7 @@ namespace blockscale {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using namespace testing;  // NOLINT
 using Shards = std::map<std::string, std::vector<TestTensor>>;
 
@@ -77,9 +79,44 @@ TEST_F(InspectTest, CountsByPresenceAndType) {
 TEST_F(InspectTest, FindsShardsThatNobodyReads) {
   WriteFile(folder_ / "consolidated.safetensors", TensorFile({}));
   WriteFile(folder_ / "original/part.safetensors", TensorFile({}));
+  WriteFile(folder_ / "a/b/c/deep.safetensors", TensorFile({}));
+  WriteFile(folder_ / "a/notes.txt", "x");
   const std::string findings = Findings();
   EXPECT_THAT(findings, HasSubstr("unindexed-shard: consolidated.safetensors"));
   EXPECT_THAT(findings, HasSubstr("unindexed-shard: original/part.safetensors"));
+  EXPECT_THAT(findings, HasSubstr("unindexed-shard: a/b/c/deep.safetensors"));
+  EXPECT_EQ(std::count(findings.begin(), findings.end(), '\n'), 3);
+}
+
+TEST_F(InspectTest, NamesFromOutsideStayOnOneLineOfPlainText) {
+  WriteFile(folder_ / "bad\n\x1B[31m.safetensors", "x");
+  const std::string findings = Findings();
+  EXPECT_THAT(findings, HasSubstr("bad\\x0a\\x1b[31m.safetensors"));
+  EXPECT_EQ(std::count(findings.begin(), findings.end(), '\n'), 1);
+}
+
+TEST_F(InspectTest, IndexedShardsInSubfoldersAreIndexed) {
+  Shards shards;
+  shards["parts/model-00001-of-00001.safetensors"] = GoodShards().begin()->second;
+  shards["parts/model-00001-of-00001.safetensors"].push_back(GoodShards().rbegin()->second[0]);
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    std::filesystem::remove_all(entry.path());
+  WriteCheckpoint(folder_.path(), shards, Fp8Config());
+  EXPECT_TRUE(Inspect().findings.empty());
+}
+
+TEST_F(InspectTest, WithoutAnIndexOrAConfigItSaysWhatItCan) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    std::filesystem::remove_all(entry.path());
+  EXPECT_FALSE(InspectCheckpoint(PosixFileSystem(), folder_.path().string(), false).ok());
+  WriteFile(folder_ / "config.json", "{}");
+  EXPECT_FALSE(InspectCheckpoint(PosixFileSystem(), folder_.path().string(), false).ok());
+  WriteFile(folder_ / "model.safetensors", TensorFile({{"w", "F32", {1}, FloatBytes({1})}}));
+  const Inspection inspection = Inspect();
+  EXPECT_TRUE(inspection.findings.empty());  // no index: no total_size to be wrong
+  EXPECT_EQ(inspection.family, std::nullopt);
+  EXPECT_EQ(inspection.schemes.at("f32").bytes, 4u);
+  EXPECT_EQ(inspection.classes.at(TensorClass::kOther).tensors, 1u);
 }
 
 TEST_F(InspectTest, FindsWhatIndexAndShardsDisagreeAbout) {
@@ -95,7 +132,9 @@ TEST_F(InspectTest, FindsWhatIndexAndShardsDisagreeAbout) {
   WriteFile(folder_ / "model-00001-of-00002.safetensors", TensorFile({}));
   EXPECT_THAT(Findings(), HasSubstr("missing-tensor"));
   std::filesystem::remove(folder_ / "model-00001-of-00002.safetensors");
-  EXPECT_THAT(Findings(), HasSubstr("unreadable-shard"));
+  findings = Findings();
+  EXPECT_THAT(findings, HasSubstr("unreadable-shard"));
+  EXPECT_THAT(findings, Not(HasSubstr("shard-count")));  // the index does name two
 }
 
 TEST_F(InspectTest, FindsAWrongTotalSizeAndLyingNames) {
@@ -118,6 +157,16 @@ TEST_F(InspectTest, FindsAWrongTotalSizeAndLyingNames) {
   EXPECT_THAT(findings, HasSubstr("numbered from 0"));
 }
 
+TEST_F(InspectTest, NamesThatClaimNothingDoNotLie) {
+  Shards renamed;
+  renamed["-of-00009.safetensors"] = GoodShards().begin()->second;
+  renamed["model-part-of-whole.safetensors"] = GoodShards().rbegin()->second;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    std::filesystem::remove(entry.path());
+  WriteCheckpoint(folder_.path(), renamed, Fp8Config());
+  EXPECT_TRUE(Inspect().findings.empty());
+}
+
 TEST_F(InspectTest, FindsScalesThatDoNotFit) {
   const auto erase = [](Shards& shards, const std::string& name) {
     for (auto& [shard, tensors] : shards)
@@ -125,8 +174,7 @@ TEST_F(InspectTest, FindsScalesThatDoNotFit) {
   };
   EXPECT_THAT(FindingsAfter([&](Shards& s) { erase(s, kQ + ".weight_scale_inv"); }),
               HasSubstr("scale: "));
-  EXPECT_THAT(Inspect().schemes,
-              ::testing::Contains(::testing::Key("F8_E4M3 without a usable scale")));
+  EXPECT_THAT(Inspect().schemes, ::testing::Contains(::testing::Key("fp8 without usable scales")));
   EXPECT_THAT(FindingsAfter([&](Shards& s) {
                 s.rbegin()->second[0].shape = {2, 1};
               }),
@@ -149,6 +197,70 @@ TEST_F(InspectTest, WithDataFindsNanCodesAndBadScales) {
   EXPECT_THAT(FindingsAfter(with_scales({-1, 1}), true), HasSubstr("scale [0, 0] is -1"));
   EXPECT_THAT(FindingsAfter(with_scales({0, 1}), true), HasSubstr("is 0 over codes that are not"));
   EXPECT_TRUE(Inspect(false).findings.empty());  // headers alone do not show it
+}
+
+TEST_F(InspectTest, WithDataLooksIntoWhatHasNoUsableScales) {
+  WriteCheckpoint(folder_.path(),
+                  {{"m.safetensors",
+                    {{"x.weight",
+                      "F8_E4M3",
+                      {2, 2},
+                      "88\x7F"
+                      "8"}}}},
+                  Fp8Config());
+  EXPECT_THAT(Findings(true), HasSubstr("nan-codes: m.safetensors: tensor 'x.weight' holds 1"));
+}
+
+TEST_F(InspectTest, WithDataFindsBadScalesOfInt8) {
+  const std::string config =
+      R"({"quantization_config":{"quant_method":"compressed-tensors","format":"int-quantized"}})";
+  const auto write = [&](std::vector<float> scales) {
+    WriteCheckpoint(folder_.path(),
+                    {{"m.safetensors",
+                      {{"a.weight", "I8", {2, 2}, "abcd"},
+                       {"a.weight_scale", "F32", {2, 1}, FloatBytes(scales)}}}},
+                    config);
+    for (const char* old : {"1", "2"})
+      std::filesystem::remove(folder_ /
+                              ("model-0000" + std::string(old) + "-of-00002.safetensors"));
+  };
+  write({1, 2});
+  EXPECT_TRUE(Inspect(true).findings.empty());
+  EXPECT_EQ(Inspect(true).int8_matrices, 1u);
+  write({1, 0});
+  EXPECT_THAT(Findings(true), HasSubstr("at [1, 0] is zero"));
+  write({NAN, -1});
+  EXPECT_THAT(Findings(true), HasSubstr("holds 2 scales"));
+}
+
+TEST_F(InspectTest, DoesNotTrustTheFormatOfCompressedTensors) {
+  const auto findings = [&](const std::string& format, std::vector<TestTensor> tensors) {
+    WriteCheckpoint(folder_.path(), {{"m.safetensors", tensors}},
+                    R"({"quantization_config":{"quant_method":"compressed-tensors","format":")" +
+                        format + "\"}}");
+    std::string text;
+    for (const Finding& finding : Inspect().findings)
+      if (finding.kind == "config") text += finding.message + "\n";
+    return text;
+  };
+  const std::vector<TestTensor> fp8 = {{"a.weight", "F8_E4M3", {2, 1}, "88"},
+                                       {"a.weight_scale", "F32", {2, 1}, FloatBytes({1, 1})}};
+  const std::vector<TestTensor> int8 = {{"a.weight", "I8", {2, 1}, "88"},
+                                        {"a.weight_scale", "F32", {2, 1}, FloatBytes({1, 1})}};
+  const std::vector<TestTensor> plain = {{"a.weight", "F32", {1, 1}, FloatBytes({1})}};
+  EXPECT_EQ(findings("float-quantized", fp8), "");
+  EXPECT_EQ(findings("int-quantized", int8), "");
+  EXPECT_THAT(findings("int-quantized", fp8), HasSubstr("but there are 1 F8_E4M3 matrices"));
+  EXPECT_THAT(findings("float-quantized", int8), HasSubstr("but there are 1 INT8 matrices"));
+  EXPECT_THAT(findings("int-quantized", plain), HasSubstr("but no matrix has scales"));
+}
+
+TEST_F(InspectTest, FindsOneScaleWhereTheConfigHasBlocks) {
+  EXPECT_THAT(FindingsAfter([](Shards& s) {
+                s.rbegin()->second[1] = {"x.weight", "F8_E4M3", {1, 129}, std::string(129, '8')};
+              }),
+              HasSubstr("config: config.json: weight_block_size is [128, 128], but 1 matrices have "
+                        "one scale, the first is 'x.weight' [1, 129]"));
 }
 
 TEST_F(InspectTest, DoesNotTrustTheConfig) {

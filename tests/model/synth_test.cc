@@ -6,11 +6,13 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/fp8_matrix.h"
 #include "checkpoint/output_file.h"
 #include "model/synth_values.h"
+#include "support/faulty_file_system.h"
 #include "support/temp_folder.h"
 
 namespace blockscale {
@@ -114,6 +116,81 @@ TEST(Synth, MakesAsManyShardsAsAsked) {
   }
 }
 
+// Everything that can be known beforehand is refused before a folder is made.
+TEST(Synth, RefusesBeforeWriting) {
+  TempFolder folder;
+  testing::FaultyFileSystem files(PosixFileSystem());
+  files.free_bytes = 1000;
+  const auto refusal = [&](const std::function<void(SynthOptions&)>& change) {
+    SynthOptions options = Small(folder / "a");
+    change(options);
+    const auto summary = SynthesizeCheckpoint(files, options);
+    EXPECT_FALSE(summary.ok());
+    EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+    EXPECT_EQ(files.writes(), 0);
+    return summary.status().message();
+  };
+  EXPECT_THAT(refusal([](SynthOptions&) {}), HasSubstr("1000 are free"));
+  EXPECT_THAT(refusal([](SynthOptions& o) { o.size.hidden = 0; }), HasSubstr("--hidden is 0"));
+  EXPECT_THAT(refusal([](SynthOptions& o) { o.size.kv_heads = 3; }), HasSubstr("not a multiple"));
+  EXPECT_THAT(refusal([](SynthOptions& o) { o.size.layers = o.size.experts = 1 << 24; }),
+              HasSubstr("limit of 2000000 tensors"));
+  EXPECT_THAT(refusal([](SynthOptions& o) { o.shards = 12; }), HasSubstr("from 1 to 11"));
+  EXPECT_THAT(refusal([](SynthOptions& o) {
+                o.sparse = true;
+                o.size.experts = 100'000;
+                o.size.hidden = o.size.intermediate = 1 << 24;
+              }),
+              HasSubstr("limit of 1125899906842624 bytes"));
+  EXPECT_THAT(refusal([](SynthOptions& o) {
+                o.sparse = true;
+                o.shards = 1;
+                o.size = {.layers = 1,
+                          .experts = 200'000,
+                          .hidden = 1,
+                          .intermediate = 1,
+                          .heads = 1,
+                          .kv_heads = 1,
+                          .vocab = 1};
+              }),
+              HasSubstr("choose more --shards than 1"));
+}
+
+TEST(Synth, RefusesAFolderThatHoldsSomething) {
+  TempFolder folder;
+  testing::WriteFile(folder / "a/file", "mine");
+  const auto summary = SynthesizeCheckpoint(PosixFileSystem(), Small(folder / "a"));
+  ASSERT_FALSE(summary.ok());
+  EXPECT_EQ(summary.status().code(), StatusCode::kRefused);
+  EXPECT_THAT(summary.status().message(), HasSubstr("it holds 'file'"));
+  std::filesystem::create_directory(folder.path() / "empty");
+  EXPECT_TRUE(SynthesizeCheckpoint(PosixFileSystem(), Small(folder / "empty")).ok());
+}
+
+TEST(Synth, AFailedWriteIsAnErrorWhereverItStrikes) {
+  using Fault = testing::FaultyFileSystem::Fault;
+  TempFolder folder;
+  testing::FaultyFileSystem files(PosixFileSystem());
+  ASSERT_TRUE(SynthesizeCheckpoint(files, Small(folder / "a")).ok());
+  const int64_t writes = files.writes();
+  EXPECT_GT(writes, 50);
+  // A full disk stays full; after one EIO everything works, so that nobody else reports it.
+  for (const auto& [fault, code] : {std::pair(Fault::kDiskFull, StatusCode::kDiskFull),
+                                    std::pair(Fault::kWriteEio, StatusCode::kIo)}) {
+    int named = 0;
+    for (int64_t nth = 1; nth <= writes; ++nth) {
+      std::filesystem::remove_all(folder / "a");
+      files.Arm(fault, nth);
+      const auto summary = SynthesizeCheckpoint(files, Small(folder / "a"));
+      ASSERT_FALSE(summary.ok()) << nth;
+      ASSERT_EQ(summary.status().code(), code) << nth;
+      named += std::filesystem::exists(folder / "a/config.json");
+    }
+    // The config comes last: only flushing its folder can still fail once it has its name.
+    EXPECT_EQ(named, 1);
+  }
+}
+
 TEST(Synth, FullSizeIsSparseOnDisk) {
   TempFolder folder;
   SynthOptions options{.output = folder / "full", .sparse = true};
@@ -123,6 +200,14 @@ TEST(Synth, FullSizeIsSparseOnDisk) {
   EXPECT_EQ(summary->shards, 125u);
   const auto checkpoint = Checkpoint::Open(PosixFileSystem(), options.output);
   ASSERT_TRUE(checkpoint.ok());
+  // As the headers on disk say, not as the plan said.
+  EXPECT_EQ(checkpoint->tensors().size(), 96'103u);
+  EXPECT_EQ(checkpoint->data_bytes(), 230'121'630'720u);
+  EXPECT_EQ(checkpoint->shards().front()->name, "model-00000-of-00130.safetensors");
+  EXPECT_EQ(checkpoint->shards().back()->name, "model-00124-of-00130.safetensors");
+  EXPECT_EQ(checkpoint->Find("model.embed_tokens.weight").shard,
+            checkpoint->shards().front().get());
+  EXPECT_EQ(checkpoint->Find("lm_head.weight").shard, checkpoint->shards().back().get());
   EXPECT_NEAR(static_cast<double>(*checkpoint->index().total_size), 480e9,
               30e9);  // as M2.7's own says
   uint64_t on_disk = 0;

@@ -24,6 +24,14 @@ TEST(TensorClass, OfTheSpellingsInUse) {
       {"model.norm.weight", TensorClass::kNorm},
       {"model.embed_tokens.weight", TensorClass::kEmbedding},
       {"lm_head.weight", TensorClass::kEmbedding},
+      {"model.layers.0.mlp.shared_expert_gate.weight", TensorClass::kRouter},
+      {"model.layers.0.mlp.shared_expert.up_proj.weight", TensorClass::kExperts},
+      {"model.layers.0.mixer.q_a_proj.weight_scale_inv", TensorClass::kAttention},
+      {"model.layers.61.enorm.weight", TensorClass::kNorm},
+      {"backbone.norm_f.weight", TensorClass::kNorm},
+      {"transformer.ln_f.weight", TensorClass::kNorm},
+      {"transformer.word_embeddings.weight", TensorClass::kEmbedding},
+      {"model.layers.0.mlp.down_proj.weight", TensorClass::kOther},
       {"model.rotary.inv_freq", TensorClass::kOther},
       {"", TensorClass::kOther}};
   for (const auto& [name, expected] : cases)

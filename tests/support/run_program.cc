@@ -14,6 +14,8 @@ ProgramRun RunProgram(const std::vector<std::string>& arguments,
                       const std::function<void(pid_t)>& while_running) {
   const TempFolder folder;
   const std::string out = folder / "out", err = folder / "err";
+  for (const std::string& file : {out, err})
+    WriteFile(file, "");  // a child may die before it opens them
   std::vector<std::string> words = {BLOCKSCALE_PROGRAM};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
