@@ -117,6 +117,8 @@ class PosixWritableFile final : public WritableFile {
     return OkStatus();
   }
 
+  void DropCache() override { ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED); }
+
   Status Close() override {
     if (::close(fd_.release()) != 0) return IoError("close", path_, errno);
     return OkStatus();

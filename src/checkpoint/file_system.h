@@ -44,6 +44,8 @@ class WritableFile {
   // Writes a range to the disk and waits for it; what the file needs besides its data stays for
   // Sync.
   virtual Status FlushRange(uint64_t offset, uint64_t size) = 0;
+  // Lets the kernel forget cached data that is on the disk; a hint, it never fails.
+  virtual void DropCache() = 0;
   virtual Status Sync() = 0;   // fsync
   virtual Status Close() = 0;  // the destructor closes too, but cannot report
 };

@@ -86,6 +86,7 @@ Status OutputFile::Flush(uint64_t size, const std::function<bool()>& stop) {
     if (stop && stop()) return Cancelled();
     BLOCKSCALE_RETURN_IF_ERROR(file_->FlushRange(offset, std::min(kFlushPiece, size - offset)));
   }
+  file_->DropCache();
   return OkStatus();
 }
 

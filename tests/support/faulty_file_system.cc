@@ -54,6 +54,7 @@ class FaultyWritable final : public WritableFile {
     if (owner_.NextWrite() != FaultyFileSystem::Verdict::kGo) return owner_.WriteError(path());
     return real_->FlushRange(offset, size);
   }
+  void DropCache() override { real_->DropCache(); }
   Status Sync() override {
     if (owner_.NextWrite() != FaultyFileSystem::Verdict::kGo) return owner_.WriteError(path());
     return real_->Sync();
