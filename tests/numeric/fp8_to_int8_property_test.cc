@@ -38,8 +38,9 @@ RC_GTEST_PROP(Fp8ToInt8Property, NothingMovesByMoreThanHalfAStep, ()) {
   for (size_t row = 0; row < matrix.rows; ++row) {
     RC_ASSERT(result.quality[row].max_error <= 0.5f * (1 + 1e-5f));
     for (size_t column = 0; column < matrix.columns; ++column) {
-      const double exact =
-          double{E4M3::Decode(matrix.Code(row, column))} * matrix.Scale(row, column);
+      // W is the rounded product by definition; the bound allows for the quotient's rounding alone.
+      const float product = E4M3::Decode(matrix.Code(row, column)) * matrix.Scale(row, column);
+      const double exact = product;
       const double step = result.row_scales[row];
       const double moved = std::fabs(exact - result.codes[row * matrix.columns + column] * step);
       RC_ASSERT(moved <= 0.5 * step * (1 + 1e-5));
