@@ -18,7 +18,8 @@ struct MatrixQuality {
   uint64_t columns = 0;
   double relative_rmse = 0;   // ||W - q*s|| / ||W||; 0 for an all-zero matrix
   double sqnr_db = 0;         // -20 log10(relative_rmse); +inf (null in JSON) when it is 0
-  double max_half_steps = 0;  // max |W - q*s| / (s / 2); the bound is 1 + 1e-5
+  double max_half_steps = 0;  // max |W - q*s| / (s / 2); the limit is 1 + 1e-5, and 1 + 2^-16 for
+                              // clipped codes, where the rounding of s weighs most
   uint64_t zero_rows = 0;
   uint64_t clipped = 0;  // codes at the end of the range whose value lies beyond it
 };

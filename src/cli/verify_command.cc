@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
+#include "base/status.h"
 #include "blockscale/verify.h"
 #include "blockscale/version.h"
 #include "checkpoint/output_file.h"
@@ -62,18 +65,41 @@ std::string PageText(const Flags& flags, const VerifyReport& report) {
   return RenderQualityPage(page);
 }
 
-// Writes beside everything else, never into the checkpoint that is being judged as the source.
-Status WriteOut(const Flags& flags, const std::string& path, const std::string& text) {
+// Where a report goes: its folder without links or "..", and its name there.
+struct Target {
+  std::filesystem::path folder, name;
+};
+
+// Decided before the long work begins. The source is never written to, not even in a subfolder.
+Result<Target> TargetOf(const std::string& path, const std::string& source) {
   std::error_code error;
-  const std::filesystem::path file = std::filesystem::weakly_canonical(path, error);
-  const std::filesystem::path source =
-      std::filesystem::weakly_canonical(flags.options.source, error);
-  if (file.parent_path() == source)
-    return {StatusCode::kRefused, fmt::format("{}: lies in the source, which is never written to; "
-                                              "choose another place",
-                                              path)};
-  FileSystem& files = PosixFileSystem();
-  return WriteFileAtomically(files, file.parent_path().string(), file.filename().string(), text);
+  const std::filesystem::path file = std::filesystem::absolute(path, error);
+  // The last "/." is for the slash that a ".." may leave at the end.
+  Target target{std::filesystem::weakly_canonical(file.parent_path(), error) / ".",
+                file.filename()};
+  target.folder = target.folder.parent_path();
+  if (error) return IoError("resolve", path, error.value());
+  if (target.name.empty() || std::filesystem::is_directory(file, error))
+    return InvalidInput("{}: is a folder; give the name of a file", path);
+  const std::filesystem::path root = std::filesystem::weakly_canonical(source, error);
+  if (std::mismatch(root.begin(), root.end(), target.folder.begin(), target.folder.end()).first ==
+      root.end())
+    return Refused("{}: lies in the source, which is never written to; choose another place", path);
+  return target;
+}
+
+Status WriteOut(const Target& target, const std::string& text) {
+  return WriteFileAtomically(PosixFileSystem(), target.folder.string(), target.name.string(), text);
+}
+
+// At most kFailuresShown lines; the report file has the rest.
+void PrintFailures(const VerifyReport& report, std::FILE* stream) {
+  for (size_t i = 0; i < std::min(kFailuresShown, report.failures.size()); ++i)
+    fmt::print(stream, "FAILED         {}: {}\n", OneLine(report.failures[i].object),
+               OneLine(report.failures[i].message));
+  if (report.failures.size() > kFailuresShown)
+    fmt::print(stream, "               and {} more; --report FILE.json has them all\n",
+               report.failures.size() - kFailuresShown);
 }
 
 void PrintSummary(const VerifyReport& report) {
@@ -85,20 +111,27 @@ void PrintSummary(const VerifyReport& report) {
     fmt::print("relative RMSE  median {:.4f} %, worst {:.4f} % ({})\n",
                100 * rmse.at("median").get<double>(), 100 * rmse.at("max").get<double>(),
                rmse.at("worst").get<std::string>());
-    fmt::print("largest error  {:.6f} half steps (limit 1.00001)\n",
+    fmt::print("largest error  {:.6f} half steps (limit 1.000010; 1.000015 for clipped codes)\n",
                summary.at("max_half_steps").get<double>());
     fmt::print("zero rows      {}, clipped codes {}\n", summary.at("zero_rows").get<uint64_t>(),
                summary.at("clipped").get<uint64_t>());
   }
-  for (size_t i = 0; i < std::min(kFailuresShown, report.failures.size()); ++i)
-    fmt::print("FAILED         {}: {}\n", report.failures[i].object, report.failures[i].message);
-  if (report.failures.size() > kFailuresShown)
-    fmt::print("               and {} more; --report FILE.json has them all\n",
-               report.failures.size() - kFailuresShown);
+  PrintFailures(report, stdout);
   fmt::print("{}\n", report.failures.empty() ? "Everything holds" : "NOT everything holds");
 }
 
 int Verify(const Flags& flags) {
+  std::optional<Target> report_target, html_target;
+  for (const auto& [path, target] :
+       {std::pair(&flags.report, &report_target), std::pair(&flags.html, &html_target)}) {
+    if (path->empty()) continue;
+    Result<Target> resolved = TargetOf(*path, flags.options.source);
+    if (!resolved.ok()) return Fail(resolved.status());
+    *target = std::move(*resolved);
+  }
+  if (report_target && html_target && report_target->folder == html_target->folder &&
+      report_target->name == html_target->name)
+    return Fail(InvalidInput("--report and --html both name {}; give each its own", flags.html));
   Progress progress("verifying", flags.quiet);
   VerifyOptions options = flags.options;
   options.progress = [&](uint64_t done, uint64_t total) {
@@ -108,16 +141,17 @@ int Verify(const Flags& flags) {
   progress.Done();
   if (!report.ok()) return Fail(report.status());
   const std::string text = ReportText(flags, *report);
-  if (!flags.report.empty())
-    if (const Status status = WriteOut(flags, flags.report, text); !status.ok())
-      return Fail(status);
-  if (!flags.html.empty())
-    if (const Status status = WriteOut(flags, flags.html, PageText(flags, *report)); !status.ok())
+  if (report_target)
+    if (const Status status = WriteOut(*report_target, text); !status.ok()) return Fail(status);
+  if (html_target)
+    if (const Status status = WriteOut(*html_target, PageText(flags, *report)); !status.ok())
       return Fail(status);
   if (flags.json)
     fmt::print("{}", text);
   else if (!flags.quiet)
     PrintSummary(*report);
+  else
+    PrintFailures(*report, stderr);
   return report->failures.empty() ? kOk : kSaysNo;
 }
 

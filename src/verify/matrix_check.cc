@@ -27,61 +27,9 @@ std::array<float, 256> MakeE4m3Table() {
   return table;
 }
 
-uint64_t PartsOf(uint64_t whole, uint64_t part) { return (whole + part - 1) / part; }
-
-void Fail(std::vector<VerifyFailure>* failures, const std::string& object, std::string message) {
-  failures->push_back({object, std::move(message)});
-}
-
-// Fills in the block size of a pair; a sentence when the scales do not fit.
-std::string SetBlocks(const Checkpoint& source, MatrixPair& pair) {
-  const TensorInfo& scale = *pair.block_scale.info;
-  if (scale.dtype != DType::kF32 && scale.dtype != DType::kBF16)
-    return fmt::format("its scale '{}' is {}, not F32 or BF16", scale.name, NameOf(scale.dtype));
-  if (scale.elements() == 1) {
-    pair.block_rows = pair.rows;
-    pair.block_columns = pair.columns;
-    pair.grid_columns = 1;
-    return "";
-  }
-  const auto& quantization = source.config().quantization;
-  if (!quantization || !quantization->block_size) return "the source's config has no block size";
-  pair.block_rows = quantization->block_size->rows;
-  pair.block_columns = quantization->block_size->columns;
-  pair.grid_columns = PartsOf(pair.columns, pair.block_columns);
-  const uint64_t grid_rows = PartsOf(pair.rows, pair.block_rows);
-  if (scale.shape == std::vector<uint64_t>{grid_rows, pair.grid_columns}) return "";
-  return fmt::format("its scales are {} where blocks of {}x{} need [{}, {}]",
-                     ShapeText(scale.shape), pair.block_rows, pair.block_columns, grid_rows,
-                     pair.grid_columns);
-}
-
-// The sentence that says why there is no pair, or "".
-std::string MakePair(const Checkpoint& source, const Checkpoint& converted, MatrixPair& pair) {
-  const TensorInfo& fp8 = *pair.fp8.info;
-  if (fp8.shape.size() != 2) return "is F8_E4M3 but no matrix";
-  pair.rows = fp8.shape[0];
-  pair.columns = fp8.shape[1];
-  const std::string module = fp8.name.substr(0, fp8.name.rfind('.'));
-  for (const char* suffix : {".weight_scale_inv", ".weight_scale", ".scale"}) {
-    const TensorRef found = source.Find(module + suffix);
-    if (found && pair.block_scale) return "has two scales in the source";
-    if (found) pair.block_scale = found;
-  }
-  if (!pair.block_scale) return "has no scale in the source";
-  if (std::string trouble = SetBlocks(source, pair); !trouble.empty()) return trouble;
-  pair.int8 = converted.Find(fp8.name);
-  pair.row_scale = converted.Find(module + ".weight_scale");
-  if (!pair.int8) return "is missing in the converted checkpoint";
-  if (!pair.row_scale) return "has no weight_scale in the converted checkpoint";
-  const TensorInfo &codes = *pair.int8.info, &scales = *pair.row_scale.info;
-  if (codes.dtype != DType::kI8 || codes.shape != fp8.shape)
-    return fmt::format("is {} {} where I8 {} was expected", NameOf(codes.dtype),
-                       ShapeText(codes.shape), ShapeText(fp8.shape));
-  if (scales.dtype != DType::kF32 || scales.shape != std::vector<uint64_t>{pair.rows, 1})
-    return fmt::format("has a weight_scale of {} {} where F32 [{}, 1] was expected",
-                       NameOf(scales.dtype), ShapeText(scales.shape), pair.rows);
-  return "";
+const std::array<float, 256>& E4m3Table() {
+  static const std::array<float, 256> table = MakeE4m3Table();
+  return table;
 }
 
 Result<std::vector<float>> ReadFloats(const Checkpoint& checkpoint, const TensorRef& tensor) {
@@ -100,30 +48,35 @@ Result<std::vector<float>> ReadFloats(const Checkpoint& checkpoint, const Tensor
   return values;
 }
 
-// What a run over elements with one block scale and one row scale adds up.
+// Beyond it, code 127 was cut to the range; the factor is for the rounding of the scale to FP32.
+double ClipPoint(double row_scale) { return 127.0 * row_scale * (1 + 1e-6); }
+
+// What a row adds up to.
 struct Sums {
   std::array<double, kLanes> squares{}, errors{};
-  double largest = 0;      // |W - q s| of codes inside the range
-  double largest_end = 0;  // and of the codes at its ends
+  double largest = 0;  // |W - q s|
   uint64_t clipped = 0;
-  bool nonzero = false;
-  bool nan = false;
+
+  static double Total(const std::array<double, kLanes>& lanes) {
+    double total = 0;
+    for (const double lane : lanes) total += lane;
+    return total;
+  }
 };
 
+// Elements under one block scale and one row scale. Whatever is rare is not looked for here: the
+// row is walked once more when its sums show that something is wrong with it.
 void Compare(const uint8_t* fp8, const int8_t* int8, uint64_t count, float block_scale,
              double row_scale, Sums& sums) {
-  static const std::array<float, 256> table = MakeE4m3Table();
-  const double end = 127.0 * row_scale * (1 + 1e-6);
+  const std::array<float, 256>& table = E4m3Table();
+  const double clip_point = ClipPoint(row_scale), low_clip_point = -clip_point * 128 / 127;
   for (uint64_t i = 0; i < count; ++i) {
     const double value = static_cast<double>(table[fp8[i]] * block_scale);
     const double error = value - static_cast<double>(int8[i]) * row_scale;
     sums.squares[i % kLanes] += value * value;
     sums.errors[i % kLanes] += error * error;
-    double& largest = int8[i] >= 127 || int8[i] <= -127 ? sums.largest_end : sums.largest;
-    largest = std::max(largest, std::fabs(error));
-    sums.nan |= !(error == error);
-    sums.nonzero |= value != 0;
-    sums.clipped += int8[i] == 127 ? value > end : int8[i] == -128 && value < -end * 128 / 127;
+    sums.largest = std::max(sums.largest, std::fabs(error));
+    sums.clipped += int8[i] == 127 ? value > clip_point : int8[i] == -128 && value < low_clip_point;
   }
 }
 
@@ -137,7 +90,8 @@ struct Trouble {
   }
   void Tell(const std::string& object, const char* what,
             std::vector<VerifyFailure>* failures) const {
-    if (count > 0) Fail(failures, object, fmt::format("{} {} (the first: {})", count, what, first));
+    if (count > 0)
+      failures->push_back({object, fmt::format("{} {} (the first: {})", count, what, first)});
   }
 };
 
@@ -154,39 +108,27 @@ class MatrixCheck {
       return;
     }
     Sums sums;
-    const float* block_scales = &block_scales_[row / pair_.block_rows * pair_.grid_columns];
     for (uint64_t block = 0; block < pair_.grid_columns; ++block) {
       const uint64_t begin = block * pair_.block_columns;
       const uint64_t count = std::min(pair_.block_columns, pair_.columns - begin);
-      Compare(fp8 + begin, int8 + begin, count, block_scales[block], scale, sums);
+      Compare(fp8 + begin, int8 + begin, count, BlockScale(row, begin), scale, sums);
     }
-    if (sums.nan) {
-      nan_rows_.Note([&] { return fmt::format("row {}", row); });
-      return;
-    }
-    const double inner = sums.largest / (0.5 * scale), end = sums.largest_end / (0.5 * scale);
-    const double half_steps = std::max(inner, end);
-    if (inner > kHalfStepBound || end > kEndCodeBound) {
-      off_rows_.Note([&] {
-        return fmt::format("row {}, off by {:.6f} half steps of a scale of {:.6g}, limit {:.7g}",
-                           row, half_steps, scale,
-                           inner > kHalfStepBound ? kHalfStepBound : kEndCodeBound);
-      });
-    }
-    for (int lane = 0; lane < kLanes; ++lane) {
-      squares_ += sums.squares[lane];
-      errors_ += sums.errors[lane];
-    }
+    const double squares = Sums::Total(sums.squares);
+    if (!std::isfinite(squares)) return NoteNotFinite(row, fp8);
+    const double half_steps = sums.largest / (0.5 * scale);
+    if (half_steps > kHalfStepBound) NoteOff(row, fp8, int8);
+    squares_ += squares;
+    errors_ += Sums::Total(sums.errors);
     quality_.max_half_steps = std::max(quality_.max_half_steps, half_steps);
     quality_.clipped += sums.clipped;
-    quality_.zero_rows += !sums.nonzero;
+    quality_.zero_rows += squares == 0;
   }
 
   MatrixQuality Finish(std::vector<VerifyFailure>* failures) {
     const std::string& name = pair_.fp8.info->name;
     bad_scales_.Tell(name, "row scales are not positive finite numbers", failures);
-    nan_rows_.Tell(name, "rows hold values that are no numbers in the source", failures);
-    off_rows_.Tell(name, "rows differ from the source by more than half a step", failures);
+    not_finite_.Tell(name, "elements of the source are not finite", failures);
+    off_.Tell(name, "elements differ from the source by more than half a step", failures);
     quality_.name = name;
     quality_.rows = pair_.rows;
     quality_.columns = pair_.columns;
@@ -196,32 +138,47 @@ class MatrixCheck {
   }
 
  private:
+  float BlockScale(uint64_t row, uint64_t column) const {
+    return block_scales_[row / pair_.block_rows * pair_.grid_columns +
+                         column / pair_.block_columns];
+  }
+
+  void NoteNotFinite(uint64_t row, const uint8_t* fp8) {
+    for (uint64_t column = 0; column < pair_.columns; ++column) {
+      const float scale = BlockScale(row, column), value = E4m3Table()[fp8[column]] * scale;
+      if (std::isfinite(value)) continue;
+      not_finite_.Note([&] {
+        return fmt::format("row {}, column {}: code {:#04x} times the scale {} is {}", row, column,
+                           fp8[column], scale, value);
+      });
+    }
+  }
+
+  void NoteOff(uint64_t row, const uint8_t* fp8, const int8_t* int8) {
+    const double scale = row_scales_[row];
+    for (uint64_t column = 0; column < pair_.columns; ++column) {
+      const double value = static_cast<double>(E4m3Table()[fp8[column]] * BlockScale(row, column));
+      const double half_steps = std::fabs(value - int8[column] * scale) / (0.5 * scale);
+      const bool clipped = int8[column] == 127 && value > ClipPoint(scale);
+      const double limit = clipped ? kClippedBound : kHalfStepBound;
+      if (half_steps <= limit) continue;
+      off_.Note([&] {
+        return fmt::format(
+            "row {}, column {}: {:.9g} in the source, code {} times the scale {:.9g} here, {:.6f} "
+            "half steps apart, limit {:.9g}",
+            row, column, value, int8[column], scale, half_steps, limit);
+      });
+    }
+  }
+
   const MatrixPair& pair_;
   std::vector<float> block_scales_, row_scales_;
   double squares_ = 0, errors_ = 0;
   MatrixQuality quality_;
-  Trouble bad_scales_, nan_rows_, off_rows_;
+  Trouble bad_scales_, not_finite_, off_;
 };
 
 }  // namespace
-
-std::vector<MatrixPair> PairMatrices(const Checkpoint& source, const Checkpoint& converted,
-                                     std::vector<VerifyFailure>* failures) {
-  std::vector<MatrixPair> pairs;
-  for (const TensorRef& tensor : source.tensors()) {
-    if (tensor.info->dtype != DType::kF8E4M3) continue;
-    MatrixPair pair{.fp8 = tensor};
-    std::string trouble = MakePair(source, converted, pair);
-    if (trouble.empty())
-      pairs.push_back(pair);
-    else
-      Fail(failures, tensor.info->name, std::move(trouble));
-  }
-  std::sort(pairs.begin(), pairs.end(), [](const MatrixPair& a, const MatrixPair& b) {
-    return a.fp8.info->name < b.fp8.info->name;
-  });
-  return pairs;
-}
 
 Result<MatrixQuality> CheckMatrix(const Checkpoint& source, const Checkpoint& converted,
                                   const MatrixPair& pair, std::vector<VerifyFailure>* failures) {

@@ -3,39 +3,26 @@
 // own walk over blocks, double precision where the converter has single.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "blockscale/verify.h"
 #include "checkpoint/checkpoint.h"
+#include "verify/matrix_pair.h"
 
 namespace blockscale {
 
-// An element may be off by half a step of its row; the factor allows for the rounding of the row's
-// scale and of the quotient in FP32 (4e-6 was measured).
+// The limit of |W - q*s| in half steps of the row (s / 2). The factor allows for the rounding of
+// W / s to FP32: 2^-18 where codes are largest, 7.7e-6 half steps.
 inline constexpr double kHalfStepBound = 1.0 + 1e-5;
 
-// The two codes at the ends of the range stand for up to 127.5 steps, where those two roundings
-// (2^-24 each, relative) weigh most: 2 * 127.5 * 2^-23 half steps.
-inline constexpr double kEndCodeBound = 1.0 + 255 * 0x1p-23;
+// The limit for code 127 where W lies beyond 127 s. Only the 127.5 range of compressed-tensors has
+// such codes, and its s = fl32(absmax / 127.5) carries a relative rounding of up to 2^-24, so that
+// absmax may lie 127.5 (1 + 2^-24) steps out: 1 + 255 * 2^-24 half steps from code 127.
+inline constexpr double kClippedBound = 1.0 + 256 * 0x1p-24;
 
-struct MatrixPair {
-  TensorRef fp8, block_scale;  // in the source
-  TensorRef int8, row_scale;   // in the converted checkpoint
-  uint64_t rows = 0, columns = 0;
-  uint64_t block_rows = 0, block_columns = 0;
-  uint64_t grid_columns = 0;
-};
-
-// Pairs every F8_E4M3 tensor of the source with what the converted checkpoint made of it. What
-// cannot be paired (no scale, a wrong grid, a missing or misshapen result) goes to `failures`.
-std::vector<MatrixPair> PairMatrices(const Checkpoint& source, const Checkpoint& converted,
-                                     std::vector<VerifyFailure>* failures);
-
-// Adds what does not hold to `failures`: at most one line for each kind of trouble, with its count.
-// An error is one of reading.
+// Adds what does not hold to `failures`: at most one line for each kind of trouble, with its count
+// and its first place. An error is one of reading. Reads about 1 MiB of each checkpoint at a time.
 Result<MatrixQuality> CheckMatrix(const Checkpoint& source, const Checkpoint& converted,
                                   const MatrixPair& pair, std::vector<VerifyFailure>* failures);
 

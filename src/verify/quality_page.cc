@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kBins = 48;
 constexpr size_t kWorstRows = 20;
+constexpr size_t kAlertRows = 100;  // a wrong config can make every matrix fail
 
 std::string Escaped(std::string_view text) {
   std::string out;
@@ -82,6 +83,7 @@ p{margin:0 0 10px;color:var(--soft)}table{border-collapse:collapse;width:100%;fo
 th,td{text-align:left;padding:4px 14px 4px 0;border-bottom:1px solid var(--line);vertical-align:top}
 td.n,th.n{text-align:right}th{color:var(--soft);font-weight:600}code{font:13px ui-monospace,monospace;overflow-wrap:anywhere}
 svg{display:block;max-width:100%;height:auto}svg text{fill:var(--soft);font:11px system-ui,sans-serif}
+#facts th{width:15em}
 .bad{border-color:#c53030}.bad h2{color:#c53030}
 )";
 
@@ -95,9 +97,12 @@ void AddFacts(const QualityPage& page, std::string& out) {
 void AddAlerts(const QualityPage& page, std::string& out) {
   if (page.alerts.empty()) return;
   out += "<section class=\"bad\"><h2>What does not hold</h2><table id=\"alerts\"><tbody>\n";
-  for (const auto& [object, message] : page.alerts)
-    out += fmt::format("<tr><td><code>{}</code></td><td>{}</td></tr>\n", Escaped(object),
-                       Escaped(message));
+  const size_t rows = std::min(kAlertRows, page.alerts.size());
+  for (size_t i = 0; i < rows; ++i)
+    out += fmt::format("<tr><td><code>{}</code></td><td>{}</td></tr>\n",
+                       Escaped(page.alerts[i].first), Escaped(page.alerts[i].second));
+  if (rows < page.alerts.size())
+    out += fmt::format("<tr><td colspan=\"2\">and {} more</td></tr>\n", page.alerts.size() - rows);
   out += "</tbody></table></section>\n";
 }
 
@@ -111,7 +116,9 @@ void AddHistogram(const std::vector<MatrixQuality>& matrices, const Range& range
   out +=
       "<section><h2>How the error is spread</h2><p>Relative RMSE of each matrix: "
       "||W - q s|| / ||W||.</p>\n<svg id=\"histogram\" role=\"img\" aria-label=\"Histogram of "
-      "relative RMSE\" viewBox=\"0 0 1100 240\" width=\"1100\">\n";
+      "relative RMSE\" viewBox=\"0 0 1100 240\" width=\"1100\"><title>Histogram of relative "
+      "RMSE</title>"
+      "<text x=\"566\" y=\"224\" text-anchor=\"middle\">relative RMSE</text>\n";
   for (size_t bin = 0; bin < kBins; ++bin) {
     const double height = 190.0 * static_cast<double>(bins[bin]) / static_cast<double>(most);
     const double step = (range.high - range.low) / kBins;
@@ -124,7 +131,7 @@ void AddHistogram(const std::vector<MatrixQuality>& matrices, const Range& range
   }
   out += fmt::format(
       "<line x1=\"48\" y1=\"205\" x2=\"1084\" y2=\"205\" stroke=\"var(--line)\"/>\n"
-      "<text x=\"44\" y=\"20\" text-anchor=\"end\">{}</text>"
+      "<text x=\"50\" y=\"10\">up to {} matrices</text>"
       "<text x=\"50\" y=\"224\">{}</text>"
       "<text x=\"1082\" y=\"224\" text-anchor=\"end\">{}</text>\n</svg></section>\n",
       most, Percent(range.low), Percent(range.high));
@@ -153,7 +160,7 @@ void AddScale(const Range& range, double y, std::string& out) {
                        60 + 10 * i, y, Colour(i / 19.0));
   out += fmt::format(
       "<text x=\"54\" y=\"{0:.1f}\" text-anchor=\"end\">{1}</text>"
-      "<text x=\"266\" y=\"{0:.1f}\">{2}</text>\n",
+      "<text x=\"266\" y=\"{0:.1f}\">{2} relative RMSE</text>\n",
       y + 9, Percent(range.low), Percent(range.high));
 }
 
@@ -168,9 +175,10 @@ void AddGrid(const char* id, const char* label, const Grid& grid,
   const double total_width = 70 + width * static_cast<double>(columns.size());
   const double total_height = 30 + height * static_cast<double>(grid.size()) + 34;
   out += fmt::format(
-      "<svg id=\"{}\" role=\"img\" aria-label=\"{}\" viewBox=\"0 0 {:.0f} {:.0f}\" "
-      "width=\"{:.0f}\">\n",
-      id, label, std::max(total_width, 360.0), total_height, std::max(total_width, 360.0));
+      "<svg id=\"{0}\" role=\"img\" aria-label=\"{1}\" viewBox=\"0 0 {2:.0f} {3:.0f}\" "
+      "width=\"{2:.0f}\"><title>{1}</title><text x=\"54\" y=\"18\" "
+      "text-anchor=\"end\">layer</text>\n",
+      id, label, std::max(total_width, 420.0), total_height);
   const size_t every = name_columns ? 1 : std::max<size_t>(1, columns.size() / 16);
   for (size_t column = 0; column < columns.size(); column += every)
     out += fmt::format("<text x=\"{:.1f}\" y=\"18\">{}</text>\n",

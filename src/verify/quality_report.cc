@@ -44,7 +44,9 @@ OrderedJson QualitySummaryJson(const std::vector<MatrixQuality>& matrices) {
 }
 
 std::string WithMatrices(const OrderedJson& head, const std::vector<MatrixQuality>& matrices) {
-  std::string text = head.dump(2);
+  // Paths of files need not be UTF-8; JSON must be.
+  constexpr auto kReplace = OrderedJson::error_handler_t::replace;
+  std::string text = head.dump(2, ' ', false, kReplace);
   text.resize(text.size() - 2);  // the closing brace and its line break
   text += ",\n  \"matrices\": [";
   const char* separator = "\n";
@@ -59,7 +61,7 @@ std::string WithMatrices(const OrderedJson& head, const std::vector<MatrixQualit
         {"zero_rows", matrix.zero_rows},
         {"clipped", matrix.clipped}};
     text += separator;
-    text += "    " + row.dump();
+    text += "    " + row.dump(-1, ' ', false, kReplace);
     separator = ",\n";
   }
   return text + "\n  ]\n}\n";

@@ -14,7 +14,8 @@ namespace blockscale {
 nlohmann::ordered_json QualitySummaryJson(const std::vector<MatrixQuality>& matrices);
 
 // The text of `head` (an object) with one more member, "matrices": an array with one object a line.
-// Numbers have as many digits as tell them apart; an SQNR of infinity is null.
+// Numbers have as many digits as tell them apart; an SQNR of infinity is null; bytes that are no
+// UTF-8 (in paths) become U+FFFD.
 std::string WithMatrices(const nlohmann::ordered_json& head,
                          const std::vector<MatrixQuality>& matrices);
 

@@ -35,6 +35,10 @@ void CheckEnvelope(const OrderedJson& config, std::vector<VerifyFailure>* failur
   Expect(config, "/quantization_status", "compressed", failures);
   const std::string group = "/config_groups/group_0";
   Expect(config, group + "/targets", {"Linear"}, failures);
+  if (const auto groups = config.find("config_groups");
+      groups != config.end() && groups->size() > 1)
+    Fail(failures, kConfigFileName,
+         fmt::format("quantization_config/config_groups has {} groups, limit 1", groups->size()));
   for (const auto& [part, strategy, dynamic] :
        {std::tuple{"/weights", "channel", false}, {"/input_activations", "token", true}}) {
     Expect(config, group + part + "/num_bits", 8, failures);
@@ -53,28 +57,41 @@ bool IsEmbeddingName(const std::string& module) {
   return module.find("embed") != std::string::npos;
 }
 
-bool Ignored(const OrderedJson& ignore, const std::string& module) {
-  for (const OrderedJson& entry : ignore) {
-    if (!entry.is_string()) continue;
-    const std::string text = entry.get<std::string>();
-    if (!text.starts_with("re:")) {
-      if (text == module) return true;
-      continue;
-    }
-    try {
-      if (std::regex_search(module, std::regex(text.substr(3)),
-                            std::regex_constants::match_continuous))
-        return true;
-    } catch (const std::regex_error&) {
-      continue;  // not ours: the matching below fails and says which module is not covered
+// The ignore list as vLLM reads it: exact names, and "re:" rules anchored at the start only.
+class IgnoreRules {
+ public:
+  explicit IgnoreRules(const OrderedJson& ignore) {
+    for (const OrderedJson& entry : ignore) {
+      if (!entry.is_string()) continue;
+      const std::string text = entry.get<std::string>();
+      if (!text.starts_with("re:")) {
+        names_.insert(text);
+        continue;
+      }
+      try {
+        rules_.emplace_back(text.substr(3));
+      } catch (const std::regex_error&) {
+        continue;  // covers nothing: what it was meant for is then reported as not ignored
+      }
     }
   }
-  return false;
-}
+
+  bool Cover(const std::string& module) const {
+    return names_.contains(module) ||
+           std::any_of(rules_.begin(), rules_.end(), [&](const std::regex& rule) {
+             return std::regex_search(module, rule, std::regex_constants::match_continuous);
+           });
+  }
+
+ private:
+  std::unordered_set<std::string> names_;
+  std::vector<std::regex> rules_;
+};
 
 // Linear modules that stay unquantised must be in the ignore list; quantised ones must not.
 void CheckIgnoreList(const Checkpoint& converted, const OrderedJson& ignore,
                      std::vector<VerifyFailure>* failures) {
+  const IgnoreRules rules(ignore);
   uint64_t wrong = 0;
   std::string first;
   for (const TensorRef& tensor : converted.tensors()) {
@@ -83,7 +100,7 @@ void CheckIgnoreList(const Checkpoint& converted, const OrderedJson& ignore,
     const std::string module = info.name.substr(0, info.name.size() - 7);
     if (IsNormName(module) || IsEmbeddingName(module)) continue;
     const bool quantised = info.dtype == DType::kI8;
-    if (Ignored(ignore, module) != quantised) continue;
+    if (rules.Cover(module) != quantised) continue;
     if (wrong++ == 0)
       first = fmt::format("{} is {} and {}", module, NameOf(info.dtype),
                           quantised ? "ignored" : "not ignored");
@@ -149,6 +166,41 @@ ConvertedNames NamesOfMatrices(const Checkpoint& source) {
   return names;
 }
 
+// A shard that the index names and that did not open: missing and broken ones do not hold; that the
+// machine cannot read one means that nothing can be said.
+Status ExplainUnopened(const Checkpoint& converted, const std::string& shard,
+                       std::vector<VerifyFailure>* failures) {
+  const std::string path = JoinPath(converted.folder(), shard);
+  if (!converted.files().Exists(path)) {
+    Fail(failures, shard, "is missing, but the index names it");
+    return OkStatus();
+  }
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::unique_ptr<ReadableFile> file,
+                              converted.files().OpenForRead(path));
+  const Status status = ReadSafetensorsHeader(*file).status();
+  if (status.ok())
+    return {StatusCode::kIo, path + ": could not be read at first, and now it can; run it again"};
+  if (status.code() != StatusCode::kInvalidInput) return status;
+  Fail(failures, shard, status.message());
+  return OkStatus();
+}
+
+// Every entry of the index must lead to a tensor.
+Status CheckEntries(const Checkpoint& converted, std::vector<VerifyFailure>* failures) {
+  std::unordered_set<std::string> opened, explained;
+  for (const std::unique_ptr<Shard>& shard : converted.shards()) opened.insert(shard->name);
+  for (const auto& [tensor, shard] : converted.index().weight_map) {
+    if (opened.contains(shard)) {
+      if (!converted.Find(tensor))
+        Fail(failures, kIndexFileName,
+             fmt::format("places tensor '{}' in {}, which does not hold it", tensor, shard));
+    } else if (explained.insert(shard).second) {
+      BLOCKSCALE_RETURN_IF_ERROR(ExplainUnopened(converted, shard, failures));
+    }
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
@@ -191,9 +243,10 @@ Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failu
                      converted.index().total_size ? std::to_string(*converted.index().total_size)
                                                   : "missing",
                      bytes));
+  BLOCKSCALE_RETURN_IF_ERROR(CheckEntries(converted, failures));
   std::unordered_set<std::string> named;
+  for (const auto& [tensor, shard] : converted.index().weight_map) named.insert(shard);
   for (const std::unique_ptr<Shard>& shard : converted.shards()) {
-    named.insert(shard->name);
     for (const TensorInfo& info : shard->header.tensors)
       if (const TensorRef found = converted.Find(info.name); found.info != &info)
         Fail(failures, shard->name,

@@ -16,8 +16,9 @@ namespace blockscale {
 void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
                  std::vector<VerifyFailure>* failures);
 
-// Index and shards name the same tensors, total_size is their size, every shard says format "pt",
-// and no shard lies in the folder that the index does not name.
+// Index and shards name the same tensors, every shard is there and whole, total_size is the size of
+// the tensors, every shard says format "pt", and no shard lies in the folder that the index does
+// not name. `converted` may have been opened tolerantly. An error is one of reading.
 Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures);
 
 // Every file of the source that is neither weights, index nor config, byte by byte.

@@ -4,8 +4,8 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
-#include <atomic>
 #include <mutex>
+#include <optional>
 #include <regex>
 #include <thread>
 
@@ -15,19 +15,22 @@
 namespace blockscale {
 namespace {
 
-Status KeepMatching(const std::string& pattern, std::vector<MatrixPair>* pairs) {
-  if (pattern.empty()) return OkStatus();
-  std::regex regex;
+Result<std::optional<std::regex>> ParseMatch(const std::string& pattern) {
+  if (pattern.empty()) return std::optional<std::regex>();
   try {
-    regex.assign(pattern);
+    return std::optional<std::regex>(pattern);
   } catch (const std::regex_error& error) {
     return InvalidInput("--match '{}' is not a regular expression: {}", pattern, error.what());
   }
-  std::erase_if(*pairs, [&](const MatrixPair& pair) {
-    return !std::regex_search(pair.fp8.info->name, regex);
-  });
-  if (pairs->empty()) return InvalidInput("--match '{}' matches no FP8 matrix", pattern);
-  return OkStatus();
+}
+
+// Every FP8 matrix of the source counts, paired or not: one that has no counterpart is a failure,
+// not a pattern that matches nothing.
+Status ExpectMatch(const Checkpoint& source, const std::string& pattern, const std::regex& regex) {
+  for (const TensorRef& tensor : source.tensors())
+    if (tensor.info->dtype == DType::kF8E4M3 && std::regex_search(tensor.info->name, regex))
+      return OkStatus();
+  return InvalidInput("--match '{}' matches no FP8 matrix of {}", pattern, source.folder());
 }
 
 // `sample` of them, evenly spread, the first and the last among them.
@@ -76,17 +79,26 @@ std::vector<MatrixOutcome> CheckMatrices(const Checkpoint& source, const Checkpo
 }  // namespace
 
 Result<VerifyReport> VerifyCheckpointOn(FileSystem& files, const VerifyOptions& options) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::optional<std::regex> match, ParseMatch(options.match));
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
+  std::vector<Finding> tolerated;  // CheckIndex finds these for itself
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint converted,
-                              Checkpoint::Open(files, options.converted));
+                              Checkpoint::Open(files, options.converted, &tolerated));
   VerifyReport report;
   for (const TensorRef& tensor : source.tensors())
     report.matrices_total += tensor.info->dtype == DType::kF8E4M3;
   if (report.matrices_total == 0)
     return InvalidInput("{}: holds no F8_E4M3 matrix; is this the source of the conversion?",
                         options.source);
+  // First, so that a missing shard is named before each tensor that is missing with it.
+  BLOCKSCALE_RETURN_IF_ERROR(CheckIndex(converted, &report.failures));
   std::vector<MatrixPair> pairs = PairMatrices(source, converted, &report.failures);
-  BLOCKSCALE_RETURN_IF_ERROR(KeepMatching(options.match, &pairs));
+  if (match) {
+    BLOCKSCALE_RETURN_IF_ERROR(ExpectMatch(source, options.match, *match));
+    std::erase_if(pairs, [&](const MatrixPair& pair) {
+      return !std::regex_search(pair.fp8.info->name, *match);
+    });
+  }
   KeepSample(options.sample, &pairs);
   for (MatrixOutcome& outcome : CheckMatrices(source, converted, pairs, options)) {
     BLOCKSCALE_RETURN_IF_ERROR(outcome.status);
@@ -96,7 +108,6 @@ Result<VerifyReport> VerifyCheckpointOn(FileSystem& files, const VerifyOptions& 
   BLOCKSCALE_RETURN_IF_ERROR(
       CheckKeptTensors(source, converted, &report.failures, &report.kept_checked));
   CheckConfig(source, converted, &report.failures);
-  BLOCKSCALE_RETURN_IF_ERROR(CheckIndex(converted, &report.failures));
   BLOCKSCALE_RETURN_IF_ERROR(CheckSideFiles(source, converted, &report.failures));
   return report;
 }

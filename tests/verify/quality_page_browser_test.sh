@@ -29,4 +29,4 @@ expect "rows of the worst" 20 '<tr><td>' '<table id="worst"' '<\/table>'
 expect "facts" 2 '<tr><th>' '<table id="facts"' '<\/table>'
 expect "escaped title" 1 'A test &amp; its &lt;page&gt;' '<h1>' '<\/h1>'
 bytes=$(stat -c %s "$folder/page.html")
-[ "$bytes" -lt 4000000 ] || { echo "the page has $bytes bytes, limit 4,000,000"; exit 1; }
+[ "$bytes" -lt 3000000 ] || { echo "the page has $bytes bytes, limit 3,000,000"; exit 1; }

@@ -60,6 +60,26 @@ TEST(QualityPage, IsSelfContainedAndEscapes) {
     EXPECT_THAT(page, Not(HasSubstr(raw)));
 }
 
+TEST(QualityPage, DoesNotFloodWithAlerts) {
+  const std::vector<MatrixQuality> none;
+  QualityPage page{.title = "t", .matrices = &none};
+  for (int i = 0; i < 100; ++i) page.alerts.emplace_back("a", "b");
+  EXPECT_EQ(Count(RenderQualityPage(page), "<code>a</code>"), 100u);
+  EXPECT_THAT(RenderQualityPage(page), Not(HasSubstr(" more<")));
+  for (int i = 0; i < 47764; ++i) page.alerts.emplace_back("a", "b");
+  EXPECT_EQ(Count(RenderQualityPage(page), "<code>a</code>"), 100u);
+  EXPECT_THAT(RenderQualityPage(page), HasSubstr("and 47764 more<"));
+}
+
+TEST(QualityPage, DrawingsHaveTitles) {
+  const std::vector<MatrixQuality> matrices = {Matrix("layers.0.experts.0.w1.weight", 0.001),
+                                               Matrix("layers.1.q_proj.weight", 0.003)};
+  const std::string page = RenderQualityPage({.title = "t", .matrices = &matrices});
+  EXPECT_EQ(Count(page, "<svg id="), 3u);
+  EXPECT_EQ(Count(page, "role=\"img\""), 3u);
+  EXPECT_THAT(page, HasSubstr("<title>Relative RMSE by layer and expert</title>"));
+}
+
 TEST(QualityPage, StandsWithoutMatrices) {
   const std::vector<MatrixQuality> none;
   const std::string page = RenderQualityPage({.title = "t", .matrices = &none});
