@@ -7,6 +7,7 @@ threads, `cp -r`, and `cp -r` followed by a flush of the disk, which is what con
 cold cache (needs root), convert and the numpy script. Prints medians and ratios.
 """
 import json
+import mmap
 import os
 import pathlib
 import shutil
@@ -32,22 +33,60 @@ def clear(folder):
     os.sync()
 
 
-def prepare(source, *results):
-    """The same before every timed run: old results gone, disk at rest, source in the page cache. A
-    virtual machine gives freed memory back to its host within seconds and pays to get it again, so
-    every run must find it in the same state."""
+def own_memory():
+    """Touches most of the free memory. A virtual machine gives freed memory back to its host within
+    seconds and pays dearly to get it again, which would favour a program that needs little of it."""
+    lines = pathlib.Path("/proc/meminfo").read_text().splitlines()
+    available = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable"))
+    pieces = []
+    for _ in range(available * 1024 * 6 // 10 >> 28):
+        piece = mmap.mmap(-1, 1 << 28)
+        for offset in range(0, 1 << 28, mmap.PAGESIZE):
+            piece[offset] = 1
+        pieces.append(piece)
+
+
+def prepare(source, *results, touch=True):
+    """The same before every timed run: old results gone, disk at rest, source in the page cache, and
+    free memory either touched or left to the host."""
     for result in results:
         clear(result)
-    time.sleep(3)
+    if not touch:
+        time.sleep(3)
     for path in source.iterdir():
         with open(path, "rb") as file:
             while file.read(1 << 24):
                 pass
+    if touch:
+        own_memory()
 
 
 def drop_caches():
     os.sync()
     pathlib.Path("/proc/sys/vm/drop_caches").write_text("3\n")
+
+
+def in_turn(convert, source, out, copy, rounds, touch):
+    times = {"convert": [], "cp -r": [], "cp -r and flush": []}
+    for _ in range(rounds):
+        prepare(source, out, copy, touch=touch)
+        times["convert"].append(timed(convert)[0])
+        prepare(source, out, copy, touch=touch)
+        start = time.perf_counter()
+        timed(["cp", "-r", str(source), str(copy)])
+        times["cp -r"].append(time.perf_counter() - start)
+        os.sync()
+        times["cp -r and flush"].append(time.perf_counter() - start)
+    clear(copy)
+    clear(out)
+    return times
+
+
+def print_ratios(times):
+    for name, values in times.items():
+        ratios = [a / b for a, b in zip(times["convert"], values)]
+        print(f"  {name:<16} {statistics.median(values):6.2f} s  ({min(values):.2f} to {max(values):.2f})"
+              f"   convert / {name}: {statistics.median(ratios):.2f}")
 
 
 def main():
@@ -62,23 +101,11 @@ def main():
     size = sum(path.stat().st_size for path in source.iterdir())
     convert = [program, "convert", "--source", str(source), "--output", str(out), "--to",
                "int8-channel", "--threads", "2", "--quiet"]
-    times = {"convert": [], "cp -r": [], "cp -r and flush": []}
-    for _ in range(rounds):
-        prepare(source, out, copy)
-        times["convert"].append(timed(convert)[0])
-        prepare(source, out, copy)
-        start = time.perf_counter()
-        timed(["cp", "-r", str(source), str(copy)])
-        times["cp -r"].append(time.perf_counter() - start)
-        os.sync()
-        times["cp -r and flush"].append(time.perf_counter() - start)
-    clear(copy)
-    clear(out)
-    print(f"\nwhole command, {size / 2**30:.2f} GiB from the page cache, {rounds} rounds in turn")
-    for name, values in times.items():
-        ratios = [a / b for a, b in zip(times["convert"], values)]
-        print(f"  {name:<16} {statistics.median(values):6.2f} s  ({min(values):.2f} to {max(values):.2f})"
-              f"   convert / {name}: {statistics.median(ratios):.2f}")
+    for touch in (True, False):
+        times = in_turn(convert, source, out, copy, rounds, touch)
+        print(f"\nwhole command, {size / 2**30:.2f} GiB from the page cache, {rounds} rounds in turn, free"
+              f" memory {'touched before' if touch else 'first touched by the command'}")
+        print_ratios(times)
     cold(program, source, out, convert)
 
 

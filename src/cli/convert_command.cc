@@ -12,6 +12,7 @@
 #include "blockscale/convert.h"
 #include "blockscale/verify.h"
 #include "cli/command.h"
+#include "cli/failure_lines.h"
 #include "cli/progress.h"
 
 namespace blockscale::cli {
@@ -81,9 +82,7 @@ int VerifyResult(const Flags& flags, nlohmann::ordered_json* json) {
   const Result<VerifyReport> report = VerifyCheckpoint(options);
   progress.Done();
   if (!report.ok()) return Fail(report.status());
-  for (const VerifyFailure& failure : report->failures)
-    std::fputs(fmt::format("blockscale: {}: {}\n", failure.object, failure.message).c_str(),
-               stderr);
+  PrintFailures(*report, stderr);
   if (json != nullptr) {
     (*json)["verified"] = report->failures.empty();
   } else {

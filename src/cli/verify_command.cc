@@ -13,6 +13,7 @@
 #include "blockscale/version.h"
 #include "checkpoint/output_file.h"
 #include "cli/command.h"
+#include "cli/failure_lines.h"
 #include "cli/progress.h"
 #include "verify/quality_page.h"
 #include "verify/quality_report.h"
@@ -21,8 +22,6 @@ namespace blockscale::cli {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
-
-constexpr size_t kFailuresShown = 20;
 
 struct Flags {
   VerifyOptions options;
@@ -90,16 +89,6 @@ Result<Target> TargetOf(const std::string& path, const std::string& source) {
 
 Status WriteOut(const Target& target, const std::string& text) {
   return WriteFileAtomically(PosixFileSystem(), target.folder.string(), target.name.string(), text);
-}
-
-// At most kFailuresShown lines; the report file has the rest.
-void PrintFailures(const VerifyReport& report, std::FILE* stream) {
-  for (size_t i = 0; i < std::min(kFailuresShown, report.failures.size()); ++i)
-    fmt::print(stream, "FAILED         {}: {}\n", OneLine(report.failures[i].object),
-               OneLine(report.failures[i].message));
-  if (report.failures.size() > kFailuresShown)
-    fmt::print(stream, "               and {} more; --report FILE.json has them all\n",
-               report.failures.size() - kFailuresShown);
 }
 
 void PrintSummary(const VerifyReport& report) {
