@@ -17,7 +17,8 @@ namespace blockscale {
   X(kUE4M3, 5, "ue4m3", 8, UE4M3) \
   X(kE2M1, 6, "e2m1", 4, E2M1)    \
   X(kE8M0, 7, "e8m0", 8, E8M0)    \
-  X(kInt8, 8, "int8", 8, Int8)
+  X(kInt8, 8, "int8", 8, Int8)    \
+  X(kInt4, 9, "int4", 4, Int4)
 
 BLOCKSCALE_ENUM_LIST(Format, BLOCKSCALE_FORMATS)
 

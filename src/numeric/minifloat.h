@@ -125,6 +125,19 @@ struct Int8 {
   }
 };
 
+// Integers -8..7 as code = value + 8, the spelling of compressed-tensors' pack-quantized.
+struct Int4 {
+  using Code = uint8_t;
+  static constexpr int kBits = 4;
+  static constexpr bool IsNan(Code) { return false; }
+  static float Decode(Code code) { return static_cast<float>(static_cast<int>(code & 15) - 8); }
+  // Nearest, ties to even, saturating; NaN, which INT4 has not, gives 0.
+  static Code Encode(float value) {
+    if (std::isnan(value)) return 8;
+    return static_cast<Code>(std::nearbyint(std::fmin(std::fmax(value, -8.0f), 7.0f)) + 8.0f);
+  }
+};
+
 // A power of two, 2^(code - 127): no sign, no zero; 0xFF is NaN and 0x00 is 2^-127. How a scale
 // is rounded to one (up, down, nearest) belongs to the scheme that uses it, not to the format.
 struct E8M0 {
