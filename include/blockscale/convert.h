@@ -1,5 +1,6 @@
-// Converts a checkpoint of FP8 blocks into compressed-tensors INT8, streaming: peak memory does not
-// depend on the size of model, shard or matrix, and a run that was killed can be resumed.
+// Converts a checkpoint from any scheme and spelling to any other by a recipe, streaming: peak
+// memory does not depend on the size of model, shard or matrix, and a run that was killed can be
+// resumed.
 #pragma once
 
 #include <atomic>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "blockscale/fp8_to_int8.h"
+#include "blockscale/recipe.h"
 #include "blockscale/status.h"
 #include "blockscale/verify.h"
 
@@ -31,7 +33,8 @@ struct ConvertProgress {
 struct ConvertOptions {
   std::string source;
   std::string output;
-  Int8Range range = Int8Range::k127;
+  Recipe recipe;                      // what becomes what; RecipeFor("int8-channel") for everything
+  Int8Range range = Int8Range::k127;  // of int8-channel
   bool resume = false;
   ResumeCheck resume_check = ResumeCheck::kFull;
   unsigned threads = 0;     // 0: the machine's cores; at most 256
@@ -51,6 +54,8 @@ struct ConvertPlanSummary {
   uint64_t file_bytes = 0;    // with headers
   uint64_t free_bytes = 0;    // on the output's file system
   bool fits = false;
+  std::string dialect;                // of the result
+  std::vector<std::string> warnings;  // about the recipe
 };
 
 struct ConvertSummary {

@@ -21,7 +21,9 @@ struct MatrixQuality {
   double max_half_steps = 0;  // max |W - q*s| / (s / 2); the limit is 1 + 1e-5, and 1 + 2^-16 for
                               // clipped codes, where the rounding of s weighs most
   uint64_t zero_rows = 0;
-  uint64_t clipped = 0;  // codes at the end of the range whose value lies beyond it
+  uint64_t clipped = 0;         // codes at the end of the range whose value lies beyond it
+  std::string from, to;         // schemes
+  uint64_t inexact_blocks = 0;  // blocks (of one row) in which any value changed
 };
 
 // -20 log10(relative_rmse), +infinity for 0.

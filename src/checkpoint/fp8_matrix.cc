@@ -1,8 +1,8 @@
 #include "checkpoint/fp8_matrix.h"
 
-#include <bit>
 #include <cmath>
-#include <cstring>
+
+#include "numeric/block_quant.h"
 
 namespace blockscale {
 namespace {
@@ -43,6 +43,22 @@ uint64_t CeilDivide(uint64_t a, uint64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
 
+std::optional<Format> ScaleFormatOf(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return Format::kF32;
+    case DType::kBF16:
+      return Format::kBF16;
+    case DType::kF16:
+      return Format::kFP16;
+    case DType::kF8E8M0:
+    case DType::kU8:
+      return Format::kE8M0;
+    default:
+      return std::nullopt;
+  }
+}
+
 Result<Fp8Matrix> MatchFp8Matrix(const Checkpoint& checkpoint, const TensorRef& weight) {
   const TensorInfo& info = *weight.info;
   if (info.shape.size() != 2 || !std::string_view(info.name).ends_with(kWeightSuffix))
@@ -56,9 +72,9 @@ Result<Fp8Matrix> MatchFp8Matrix(const Checkpoint& checkpoint, const TensorRef& 
   Fp8Matrix matrix{.weight = weight, .rows = info.shape[0], .columns = info.shape[1]};
   BLOCKSCALE_ASSIGN_OR_RETURN(matrix.scale, FindScale(checkpoint, weight));
   const TensorInfo& scale = *matrix.scale.info;
-  if (scale.dtype != DType::kF32 && scale.dtype != DType::kBF16)
-    return InvalidInput("{}: scales are {}; F32 and BF16 are supported", Where(matrix.scale),
-                        NameOf(scale.dtype));
+  if (!ScaleFormatOf(scale.dtype))
+    return InvalidInput("{}: scales are {}; F32, BF16, F16 and F8_E8M0 are supported",
+                        Where(matrix.scale), NameOf(scale.dtype));
   if (IsSingleNumber(scale)) {
     matrix.block = {matrix.rows, matrix.columns};
     matrix.grid_rows = matrix.grid_columns = 1;
@@ -97,15 +113,7 @@ Result<std::vector<float>> ReadScales(const Checkpoint& checkpoint, const Fp8Mat
                               checkpoint.ReadAll(matrix.scale, kMaxScaleBytes));
   const uint64_t count = matrix.scale.info->elements();
   std::vector<float> scales(count);
-  if (matrix.scale.info->dtype == DType::kF32) {
-    std::memcpy(scales.data(), bytes.data(), bytes.size());
-  } else {
-    for (uint64_t i = 0; i < count; ++i) {
-      uint16_t half = 0;
-      std::memcpy(&half, bytes.data() + 2 * i, 2);
-      scales[i] = std::bit_cast<float>(uint32_t{half} << 16);
-    }
-  }
+  DecodeScales(*ScaleFormatOf(matrix.scale.info->dtype), {}, bytes.data(), count, scales.data());
   for (uint64_t i = 0; i < count; ++i) {
     if (std::isfinite(scales[i]) && scales[i] >= 0) continue;
     return InvalidInput(

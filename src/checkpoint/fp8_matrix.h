@@ -4,17 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
+#include "numeric/format.h"
 
 namespace blockscale {
 
 struct Fp8Matrix {
   TensorRef weight;  // F8_E4M3 [rows, columns]
-  TensorRef scale;   // F32 or BF16; [grid_rows, grid_columns], or one number
+  TensorRef scale;   // ScaleFormatOf its type; [grid_rows, grid_columns], or one number
   uint64_t rows = 0;
   uint64_t columns = 0;
   BlockSize block;         // of a single scale: the whole matrix
@@ -25,6 +27,10 @@ struct Fp8Matrix {
 // The suffixes that a scale may have instead of "weight", in the order in which they are looked
 // for.
 inline constexpr std::string_view kScaleSuffixes[] = {"weight_scale_inv", "weight_scale", "scale"};
+
+// The format of scales that are stored with this type (U8 holds E8M0 bytes); nullopt for the
+// others.
+std::optional<Format> ScaleFormatOf(DType dtype);
 
 // The matrix of one F8_E4M3 tensor. An error names the tensor: no scale, two scales, a scale of
 // another type or grid, a shape that is no matrix, a config whose block size does not fit.

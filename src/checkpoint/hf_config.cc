@@ -35,20 +35,40 @@ Result<std::string> OptionalText(const OrderedJson& object, const char* key,
   return found->get<std::string>();
 }
 
+bool IsBlockSide(const OrderedJson& side) {
+  return side.is_number_unsigned() && side.get<uint64_t>() > 0 &&
+         side.get<uint64_t>() < (uint64_t{1} << 31);
+}
+
 Result<std::optional<BlockSize>> ParseBlockSize(const OrderedJson& quantization,
                                                 const std::string& file) {
   const auto found = quantization.find("weight_block_size");
   if (found == quantization.end() || found->is_null()) return std::optional<BlockSize>();
-  const auto valid = [](const OrderedJson& side) {
-    return side.is_number_unsigned() && side.get<uint64_t>() > 0 &&
-           side.get<uint64_t>() < (uint64_t{1} << 31);
-  };
-  if (!found->is_array() || found->size() != 2 || !valid((*found)[0]) || !valid((*found)[1]))
+  if (!found->is_array() || found->size() != 2 || !IsBlockSide((*found)[0]) ||
+      !IsBlockSide((*found)[1]))
     return InvalidInput(
         "{}: weight_block_size is {}, not two whole numbers from 1 to 2^31-1 such as "
         "[128, 128]",
         file, found->dump().substr(0, 80));
   return std::optional<BlockSize>({(*found)[0].get<uint64_t>(), (*found)[1].get<uint64_t>()});
+}
+
+// compressed-tensors names blocks in each config group: the size that all of them agree on.
+std::optional<BlockSize> GroupBlockSize(const OrderedJson& quantization) {
+  const auto groups = quantization.find("config_groups");
+  if (groups == quantization.end() || !groups->is_object()) return std::nullopt;
+  std::optional<BlockSize> size;
+  for (const OrderedJson& group : *groups) {
+    const auto weights = group.is_object() ? group.find("weights") : group.end();
+    if (weights == group.end() || !weights->is_object()) continue;
+    const auto block = weights->find("block_structure");
+    if (block == weights->end() || !block->is_array() || block->size() != 2) continue;
+    if (!IsBlockSide((*block)[0]) || !IsBlockSide((*block)[1])) return std::nullopt;
+    const BlockSize here = {(*block)[0].get<uint64_t>(), (*block)[1].get<uint64_t>()};
+    if (size && (size->rows != here.rows || size->columns != here.columns)) return std::nullopt;
+    size = here;
+  }
+  return size;
 }
 
 Result<QuantizationConfig> ParseQuantization(const OrderedJson& json,
@@ -60,6 +80,7 @@ Result<QuantizationConfig> ParseQuantization(const OrderedJson& json,
   BLOCKSCALE_ASSIGN_OR_RETURN(config.quant_method, OptionalText(json, "quant_method", file));
   BLOCKSCALE_ASSIGN_OR_RETURN(config.format, OptionalText(json, "format", file));
   BLOCKSCALE_ASSIGN_OR_RETURN(config.block_size, ParseBlockSize(json, file));
+  if (!config.block_size) config.block_size = GroupBlockSize(json);
   return config;
 }
 

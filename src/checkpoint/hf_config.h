@@ -25,7 +25,7 @@ struct BlockSize {
 struct QuantizationConfig {
   std::string quant_method;             // "fp8", "compressed-tensors", ...; may be empty
   std::string format;                   // compressed-tensors' "int-quantized", or ""
-  std::optional<BlockSize> block_size;  // weight_block_size
+  std::optional<BlockSize> block_size;  // weight_block_size, or block_structure
   std::vector<std::string>
       json_path;  // keys from the root, such as {"text_config", "quantization_config"}
 };

@@ -1,4 +1,4 @@
-// blockscale convert: FP8 blocks to INT8.
+// blockscale convert: any scheme and spelling to any other.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/failure_lines.h"
 #include "cli/progress.h"
+#include "cli/recipe_flags.h"
 
 namespace blockscale::cli {
 namespace {
@@ -24,7 +25,7 @@ void RequestStop(int) { stop_requested = true; }
 
 struct Flags {
   ConvertOptions options;
-  std::string to = "int8-channel";
+  RecipeFlags recipe;
   bool dry_run = false;
   bool verify = false;
   bool json = false;
@@ -34,7 +35,9 @@ struct Flags {
 double Gib(uint64_t bytes) { return static_cast<double>(bytes) / (uint64_t{1} << 30); }
 
 nlohmann::ordered_json PlanJson(const ConvertPlanSummary& plan) {
-  return {{"matrices", plan.matrices},
+  return {{"dialect", plan.dialect},
+          {"warnings", plan.warnings},
+          {"matrices", plan.matrices},
           {"tensors_kept", plan.kept_tensors},
           {"source_shards", plan.source_shards},
           {"output_shards", plan.output_shards},
@@ -45,11 +48,31 @@ nlohmann::ordered_json PlanJson(const ConvertPlanSummary& plan) {
           {"fits", plan.fits}};
 }
 
+// "int8-channel, range 127", "experts: mxfp4, attention: fp8-channel (absmax)".
+std::string RecipeText(const Flags& flags) {
+  std::string text;
+  for (const RecipeRule& rule : flags.options.recipe.rules) {
+    if (!text.empty()) text += ", ";
+    if (!rule.tensor_class.empty()) text += rule.tensor_class + ": ";
+    if (!rule.match.empty()) text += rule.match + ": ";
+    text += rule.scheme;
+    if (!rule.scale_rule.empty()) text += " (" + rule.scale_rule + ")";
+    if (rule.scheme == "int8-channel")
+      text += flags.options.range == Int8Range::k127 ? ", range 127" : ", range 128";
+  }
+  return text;
+}
+
+void PrintWarnings(const ConvertPlanSummary& plan) {
+  for (const std::string& warning : plan.warnings)
+    std::fputs(fmt::format("blockscale: warning: {}\n", warning).c_str(), stderr);
+}
+
 void PrintPlan(const Flags& flags, const ConvertPlanSummary& plan) {
   fmt::print("source        {}\n", flags.options.source);
   fmt::print("output        {}\n", flags.options.output);
-  fmt::print("to            {}, range {}\n", flags.to,
-             flags.options.range == Int8Range::k127 ? "127" : "128");
+  fmt::print("recipe        {}\n", RecipeText(flags));
+  fmt::print("dialect       {}\n", plan.dialect);
   fmt::print("matrices      {} to convert, {} tensors kept as they are\n", plan.matrices,
              plan.kept_tensors);
   fmt::print("shards        {} to read, {} to write\n", plan.source_shards, plan.output_shards);
@@ -62,6 +85,7 @@ void PrintPlan(const Flags& flags, const ConvertPlanSummary& plan) {
 int DryRun(const Flags& flags) {
   const Result<ConvertPlanSummary> plan = PlanConversion(flags.options);
   if (!plan.ok()) return Fail(plan.status());
+  PrintWarnings(*plan);
   if (flags.json) {
     fmt::print("{}\n", PlanJson(*plan).dump(2));
   } else {
@@ -123,6 +147,7 @@ int Convert(const Flags& flags) {
   const Result<ConvertSummary> summary = ConvertCheckpoint(run.options);
   progress.Done();
   if (!summary.ok()) return Fail(summary.status());
+  PrintWarnings(summary->plan);
   nlohmann::ordered_json json = PlanJson(summary->plan);
   json["seconds"] = summary->seconds;
   json["shards_reused"] = summary->shards_reused;
@@ -139,18 +164,23 @@ int Convert(const Flags& flags) {
   return code;
 }
 
+int Run(Flags& flags) {
+  Result<Recipe> recipe = MakeRecipe(flags.recipe);
+  if (!recipe.ok()) return Fail(recipe.status());
+  flags.options.recipe = std::move(*recipe);
+  return flags.dry_run ? DryRun(flags) : Convert(flags);
+}
+
 }  // namespace
 
 Command AddConvert(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
-  CLI::App* app =
-      root.add_subcommand("convert", "Convert an FP8 checkpoint to compressed-tensors INT8");
-  app->add_option("--source", flags->options.source, "Folder of the FP8 checkpoint")->required();
+  CLI::App* app = root.add_subcommand(
+      "convert", "Convert a checkpoint from any scheme and spelling to any other");
+  app->add_option("--source", flags->options.source, "Folder of the checkpoint")->required();
   app->add_option("--output", flags->options.output, "Folder for the result; new or empty")
       ->required();
-  app->add_option("--to", flags->to, "Scheme of the result")
-      ->required()
-      ->check(CLI::IsMember({"int8-channel"}));
+  AddRecipeFlags(app, &flags->recipe);
   app->add_flag("--dry-run", flags->dry_run, "Read headers, print the plan, write nothing");
   app->add_flag("--resume", flags->options.resume, "Continue a run that was stopped or killed");
   AddChoice<ResumeCheck>(app, "--resume-check", flags->options.resume_check,
@@ -171,7 +201,7 @@ Command AddConvert(CLI::App& root) {
   app->add_flag("--verify", flags->verify, "Verify every matrix against the source afterwards");
   app->add_flag("--json", flags->json, "Print the result as JSON");
   app->add_flag("--quiet", flags->quiet, "Print errors only");
-  return {app, [flags] { return flags->dry_run ? DryRun(*flags) : Convert(*flags); }};
+  return {app, [flags] { return Run(*flags); }};
 }
 
 }  // namespace blockscale::cli

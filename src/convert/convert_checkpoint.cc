@@ -8,9 +8,9 @@
 
 #include "checkpoint/output_file.h"
 #include "checkpoint/side_files.h"
-#include "convert/compressed_tensors_config.h"
 #include "convert/engine.h"
 #include "convert/output_folder.h"
+#include "convert/quantization_config.h"
 #include "convert/report.h"
 
 namespace blockscale {
@@ -37,7 +37,9 @@ Result<ConvertPlanSummary> Summarise(FileSystem& files, const ConvertOptions& op
                              .output_shards = plan.shards.size(),
                              .source_bytes = plan.source_bytes,
                              .output_bytes = plan.output_bytes,
-                             .file_bytes = plan.file_bytes};
+                             .file_bytes = plan.file_bytes,
+                             .dialect = std::string(NameOf(plan.dialect)),
+                             .warnings = plan.warnings};
   BLOCKSCALE_ASSIGN_OR_RETURN(summary.free_bytes, FreeBytesAt(files, options.output));
   summary.fits = summary.file_bytes + kReserveBytes + kReservePerMatrix * summary.matrices <=
                  summary.free_bytes;
@@ -82,7 +84,9 @@ class Conversion {
   Result<ConversionState> StartState(const OutputFolder& folder) {
     BLOCKSCALE_ASSIGN_OR_RETURN(SourceFingerprint now, FingerprintOf(source_));
     if (!folder.state)
-      return ConversionState{.int8_range = RangeName(options_.range), .source = std::move(now)};
+      return ConversionState{.int8_range = RangeName(options_.range),
+                             .recipe = RecipeJson(options_.recipe),
+                             .source = std::move(now)};
     ConversionState state = *folder.state;
     const std::string where = JoinPath(options_.output, kStateFileName);
     if (state.int8_range != RangeName(options_.range))
@@ -90,6 +94,11 @@ class Conversion {
           "{}: the run to be continued used --int8-range {}, this one {}; use the same or "
           "start a new output folder",
           where, state.int8_range, RangeName(options_.range));
+    if (state.recipe != RecipeJson(options_.recipe))
+      return Refused(
+          "{}: the run to be continued had the recipe {}, this one {}; use the same or start a new "
+          "output folder",
+          where, state.recipe, RecipeJson(options_.recipe));
     if (const std::string difference = FirstDifference(state.source, now); !difference.empty())
       return Refused("{}: cannot continue, because {}; start a new output folder", where,
                      difference);
@@ -150,9 +159,9 @@ class Conversion {
 
   Status Stream(Journal& journal) {
     EngineJob job{.source = &source_,
+                  .plan = &plan_,
                   .shards = todo_,
                   .output = options_.output,
-                  .range = options_.range,
                   .threads = options_.threads != 0
                                  ? options_.threads
                                  : std::max(1u, std::thread::hardware_concurrency()),
@@ -206,18 +215,24 @@ class Conversion {
     const std::string& output = options_.output;
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> side_files,
                                 ListSideFiles(files_, source_.folder()));
-    for (const std::string& name : side_files) BLOCKSCALE_RETURN_IF_ERROR(CopyFile(name));
+    for (const std::string& name : side_files)
+      if (name != kModelOptConfigName) BLOCKSCALE_RETURN_IF_ERROR(CopyFile(name));
+    if (const std::string text = ModelOptConfig(plan_); !text.empty())
+      BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files_, output, kModelOptConfigName, text));
     std::vector<std::pair<std::string, std::string>> weight_map;
     for (const PlannedShard& shard : plan_.shards)
       for (const TensorInfo& tensor : shard.header.tensors)
         weight_map.emplace_back(tensor.name, shard.name);
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
         files_, output, kIndexFileName, SerializeIndex(plan_.output_bytes, std::move(weight_map))));
-    BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
-        files_, output, kConfigFileName, RewriteConfig(source_.config(), IgnoreList(plan_))));
+    BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files_, output, kConfigFileName,
+                                                   RewriteConfig(source_.config(), plan_)));
     const ReportFacts facts{.source = source_path,
                             .output = output,
                             .int8_range = RangeName(options_.range),
+                            .recipe = options_.recipe,
+                            .dialect = std::string(NameOf(plan_.dialect)),
+                            .warnings = plan_.warnings,
                             .seconds = result.seconds,
                             .written_bytes = written};
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files_, output, kReportHtmlName,
@@ -258,7 +273,8 @@ Result<ConvertPlanSummary> PlanConversionOn(FileSystem& files, const ConvertOpti
   BLOCKSCALE_RETURN_IF_ERROR(CheckOptions(options));
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
   BLOCKSCALE_RETURN_IF_ERROR(CheckFolders(files, options.source, options.output));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan, MakeConversionPlan(source));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan,
+                              MakeConversionPlan(source, options.recipe, options.range));
   return Summarise(files, options, plan);
 }
 
@@ -266,7 +282,8 @@ Result<ConvertSummary> ConvertCheckpointOn(FileSystem& files, const ConvertOptio
   BLOCKSCALE_RETURN_IF_ERROR(CheckOptions(options));
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
   BLOCKSCALE_RETURN_IF_ERROR(CheckFolders(files, options.source, options.output));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan, MakeConversionPlan(source));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan,
+                              MakeConversionPlan(source, options.recipe, options.range));
   BLOCKSCALE_ASSIGN_OR_RETURN(const ConvertPlanSummary summary, Summarise(files, options, plan));
   return Conversion(files, options, source, plan, summary).Run();
 }

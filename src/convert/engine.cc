@@ -6,18 +6,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <span>
 #include <utility>
 
 #include "checkpoint/output_file.h"
 #include "convert/finisher.h"
+#include "convert/recode.h"
 
 namespace blockscale {
 namespace {
 
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+constexpr uint64_t kChunkElements = uint64_t{1} << 18;   // of matrices that pass through FP32
 constexpr uint64_t kMinWriteback = uint64_t{128} << 10;  // smaller ranges wait for the fsync
 
 // A shard that is being written.
@@ -30,21 +33,15 @@ struct OpenShard {
 // start.
 struct Chunk {
   std::shared_ptr<OpenShard> shard;
-  const PlannedTensor* tensor = nullptr;
-  uint64_t tensor_index = 0;  // in shard->plan->tensors
-  uint64_t first = 0;         // row of a matrix, or byte of a copy
-  uint64_t count = 0;         // rows or bytes
+  const PlannedItem* item = nullptr;
+  uint64_t first = 0;  // row of a matrix, or byte of a copy
+  uint64_t count = 0;  // rows or bytes
   bool last_of_shard = false;
-  std::shared_ptr<const std::vector<float>> scales;
-  std::vector<std::byte> in;
-  std::vector<int8_t> codes;
-  std::vector<float> row_scales;
-  std::vector<RowQuality> quality;
+  std::shared_ptr<const MatrixScales> scales;
+  std::vector<std::byte> in;  // of a copy or a bias
+  RecodeBuffers work;
+  uint64_t bytes = 0;  // written
   Status status;
-
-  uint64_t bytes() const {
-    return tensor->matrix == nullptr ? count : count * (tensor->matrix->columns + sizeof(float));
-  }
 };
 
 class ChunkPool {
@@ -59,6 +56,7 @@ class ChunkPool {
   void Give(std::unique_ptr<Chunk> chunk) {
     chunk->shard.reset();
     chunk->scales.reset();
+    chunk->bytes = 0;
     chunk->status = OkStatus();
     const std::lock_guard lock(mutex_);
     free_.push_back(std::move(chunk));
@@ -69,11 +67,11 @@ class ChunkPool {
   std::vector<std::unique_ptr<Chunk>> free_;
 };
 
-// Walks the shards and tensors of a job and cuts them into chunks.
+// Walks the shards and items of a job and cuts them into chunks.
 class ChunkSource {
  public:
   ChunkSource(FileSystem& files, const EngineJob& job, ChunkPool& pool)
-      : files_(files), job_(job), pool_(pool) {}
+      : files_(files), job_(job), pool_(pool), finder_(*job.source, *job.plan) {}
 
   // Null at the end. An error (of opening a file, of reading scales) is in the chunk's status.
   std::unique_ptr<Chunk> Next() {
@@ -86,30 +84,35 @@ class ChunkSource {
  private:
   Status Fill(Chunk& chunk) {
     if (!shard_) BLOCKSCALE_RETURN_IF_ERROR(OpenNext());
-    const PlannedTensor& tensor = shard_->plan->tensors[tensor_index_];
-    if (tensor.matrix != nullptr && !scales_) {
-      BLOCKSCALE_ASSIGN_OR_RETURN(std::vector<float> scales,
-                                  ReadScales(*job_.source, *tensor.matrix));
-      scales_ = std::make_shared<const std::vector<float>>(std::move(scales));
+    const PlannedItem& item = shard_->plan->items[item_index_];
+    if (item.matrix != nullptr && !scales_) {
+      BLOCKSCALE_ASSIGN_OR_RETURN(MatrixScales scales, finder_.Find(*item.matrix));
+      scales_ = std::make_shared<const MatrixScales>(std::move(scales));
     }
-    const uint64_t total =
-        tensor.matrix == nullptr ? tensor.source.info->bytes() : tensor.matrix->rows;
+    const uint64_t total = item.matrix != nullptr ? item.matrix->rows
+                           : item.bias != nullptr ? 1
+                                                  : item.copy.info->bytes();
     chunk.shard = shard_;
-    chunk.tensor = &tensor;
-    chunk.tensor_index = tensor_index_;
+    chunk.item = &item;
     chunk.first = position_;
-    chunk.count = std::min(total - position_, StepOf(tensor));
+    chunk.count = std::min(total - position_, StepOf(item));
     chunk.scales = scales_;
     position_ += chunk.count;
-    if (position_ == total) NextTensor();
+    if (position_ == total) NextItem();
     chunk.last_of_shard = !shard_;
     return OkStatus();
   }
 
-  uint64_t StepOf(const PlannedTensor& tensor) const {
-    if (tensor.matrix == nullptr) return kChunkBytes;
-    const uint64_t by_size = std::max<uint64_t>(1, kChunkBytes / tensor.matrix->columns);
-    return job_.chunk_rows == 0 ? by_size : std::min(job_.chunk_rows, by_size);
+  // Rows or bytes of a chunk. Chunks begin at a row of target blocks and hold each source's turn.
+  uint64_t StepOf(const PlannedItem& item) const {
+    if (item.matrix == nullptr) return kChunkBytes;
+    const OutputMatrix& matrix = *item.matrix;
+    const bool bytes_only = matrix.way == OutputMatrix::Way::kFp8ToInt8;
+    const uint64_t elements = bytes_only ? kChunkBytes : kChunkElements;
+    const uint64_t by_size = std::max<uint64_t>(1, elements / matrix.columns);
+    const uint64_t rows = job_.chunk_rows == 0 ? by_size : std::min(job_.chunk_rows, by_size);
+    const uint64_t unit = std::max<uint64_t>(matrix.sources.size(), matrix.encode.spec.block_rows);
+    return (rows + unit - 1) / unit * unit;
   }
 
   Status OpenNext() {
@@ -120,11 +123,11 @@ class ChunkSource {
     return shard_->file->WriteAt(0, std::as_bytes(std::span(plan->header_bytes)));
   }
 
-  void NextTensor() {
+  void NextItem() {
     position_ = 0;
     scales_.reset();
-    if (++tensor_index_ < shard_->plan->tensors.size()) return;
-    tensor_index_ = 0;
+    if (++item_index_ < shard_->plan->items.size()) return;
+    item_index_ = 0;
     shard_.reset();
     ++shard_index_;
   }
@@ -132,127 +135,94 @@ class ChunkSource {
   FileSystem& files_;
   const EngineJob& job_;
   ChunkPool& pool_;
+  ScaleFinder finder_;
   size_t shard_index_ = 0;
-  size_t tensor_index_ = 0;
+  size_t item_index_ = 0;
   uint64_t position_ = 0;
   std::shared_ptr<OpenShard> shard_;
-  std::shared_ptr<const std::vector<float>> scales_;
+  std::shared_ptr<const MatrixScales> scales_;
 };
 
-Status Copy(const EngineJob& job, Chunk& chunk) {
-  chunk.in.resize(chunk.count);
-  BLOCKSCALE_RETURN_IF_ERROR(job.source->Read(chunk.tensor->source, chunk.first, chunk.in));
-  return chunk.shard->file->WriteAt(chunk.tensor->offset + chunk.first, chunk.in);
-}
-
-// "how many more NaN codes are there": only on the way to an error, so that one pass suffices.
-Result<uint64_t> CountNanCodes(const Checkpoint& source, const Fp8Matrix& matrix) {
-  std::vector<std::byte> buffer(kChunkBytes);
-  const uint64_t total = matrix.weight.info->bytes();
-  uint64_t count = 0;
-  for (uint64_t offset = 0; offset < total; offset += kChunkBytes) {
-    const std::span<std::byte> piece(buffer.data(), std::min(kChunkBytes, total - offset));
-    BLOCKSCALE_RETURN_IF_ERROR(source.Read(matrix.weight, offset, piece));
-    for (const std::byte code : piece) count += (code & std::byte{0x7F}) == std::byte{0x7F};
-  }
-  return count;
-}
-
-Status FaultError(const EngineJob& job, const Chunk& chunk, const RowFault& fault) {
-  const Fp8Matrix& matrix = *chunk.tensor->matrix;
-  const uint64_t row = chunk.first + fault.row;
-  const std::string where =
-      fmt::format("{}: tensor '{}' [{}, {}]", matrix.weight.shard->file->path(),
-                  matrix.weight.info->name, row, fault.column);
-  const unsigned code =
-      std::to_integer<unsigned>(chunk.in[fault.row * matrix.columns + fault.column]);
-  switch (fault.kind) {
-    case RowFault::Kind::kNanCode: {
-      BLOCKSCALE_ASSIGN_OR_RETURN(const uint64_t count, CountNanCodes(*job.source, matrix));
-      return InvalidInput(
-          "{} is the NaN code 0x{:02X}, the first of {} in this tensor; weights must "
-          "be numbers: get the checkpoint again from its source",
-          where, code, count);
-    }
-    case RowFault::Kind::kZeroScale:
-      return InvalidInput(
-          "{} is code 0x{:02X}, but the scale of its block in '{}' is 0; a zero scale "
-          "may stand only over zero codes: the checkpoint is damaged",
-          where, code, matrix.scale.info->name);
-    case RowFault::Kind::kOverflow:
-      return InvalidInput(
-          "{} is code 0x{:02X}, and times the scale of its block in '{}' it is larger "
-          "than FP32 can hold (3.4e38): the scale is wrong",
-          where, code, matrix.scale.info->name);
-    case RowFault::Kind::kScaleUnderflow:
-      return InvalidInput(
-          "{}: the largest value of this row is so small that its INT8 scale would be "
-          "below 1.2e-38, where FP32 loses precision: the scales in '{}' are wrong",
-          where, matrix.scale.info->name);
-    case RowFault::Kind::kNone:
-      break;
-  }
+// Writes and counts.
+Status Write(Chunk& chunk, uint64_t offset, std::span<const std::byte> bytes) {
+  chunk.bytes += bytes.size();
+  OutputFile& file = *chunk.shard->file;
+  BLOCKSCALE_RETURN_IF_ERROR(file.WriteAt(offset, bytes));
+  if (bytes.size() >= kMinWriteback) file.StartWriteback(offset, bytes.size());
   return OkStatus();
 }
 
-Status Convert(const EngineJob& job, Chunk& chunk) {
-  const Fp8Matrix& matrix = *chunk.tensor->matrix;
-  const uint64_t codes = chunk.count * matrix.columns;
-  chunk.in.resize(codes);
-  chunk.codes.resize(codes);
-  chunk.row_scales.resize(chunk.count);
-  chunk.quality.resize(chunk.count);
-  BLOCKSCALE_RETURN_IF_ERROR(
-      job.source->Read(matrix.weight, chunk.first * matrix.columns, chunk.in));
-  const RowFault fault = ConvertFp8RowsToInt8(
-      {.codes = reinterpret_cast<const uint8_t*>(chunk.in.data()),
-       .rows = chunk.count,
-       .columns = matrix.columns,
-       .first_row = chunk.first,
-       .scales = chunk.scales->data(),
-       .grid_columns = matrix.grid_columns,
-       .block_rows = matrix.block.rows,
-       .block_columns = matrix.block.columns},
-      job.range, {.codes = chunk.codes.data(), .row_scales = chunk.row_scales.data()},
-      chunk.quality.data());
-  if (fault.kind != RowFault::Kind::kNone) return FaultError(job, chunk, fault);
-  OutputFile& file = *chunk.shard->file;
-  const uint64_t offset = chunk.tensor->offset + chunk.first * matrix.columns;
-  BLOCKSCALE_RETURN_IF_ERROR(file.WriteAt(offset, std::as_bytes(std::span(chunk.codes))));
-  if (codes >= kMinWriteback) file.StartWriteback(offset, codes);
-  return file.WriteAt(chunk.tensor->scale_offset + chunk.first * sizeof(float),
-                      std::as_bytes(std::span(chunk.row_scales)));
+Status Copy(const EngineJob& job, Chunk& chunk) {
+  chunk.in.resize(chunk.count);
+  BLOCKSCALE_RETURN_IF_ERROR(job.source->Read(chunk.item->copy, chunk.first, chunk.in));
+  return Write(chunk, chunk.item->offset + chunk.first, chunk.in);
 }
 
-// Adds rows up, in order, into what one matrix lost.
-class QualitySum {
- public:
-  void Add(const Chunk& chunk) {
-    for (uint64_t row = 0; row < chunk.count; ++row) {
-      const RowQuality& quality = chunk.quality[row];
-      const double scale = chunk.row_scales[row];
-      squares_ += scale * scale * quality.sum_squares;
-      errors_ += scale * scale * quality.sum_squared_errors;
-      max_error_ = std::max(max_error_, quality.max_error);
-      zero_rows_ += quality.zero;
-    }
+// Biases are small: one piece, however many parts it has.
+Status GatherBias(const EngineJob& job, Chunk& chunk) {
+  const OutputBias& bias = *chunk.item->bias;
+  const uint64_t width = static_cast<uint64_t>(BitsOf(bias.parts.front().values.info->dtype)) / 8;
+  uint64_t group = 0;  // where the current group of parts begins
+  chunk.in.clear();
+  for (size_t index = 0; index < bias.parts.size(); ++index) {
+    const StoredBias& part = bias.parts[index];
+    const uint64_t turn = index % bias.interleave;
+    if (turn == 0) group = chunk.in.size();
+    chunk.in.resize(std::max(chunk.in.size(), group + part.count * bias.interleave * width));
+    std::vector<std::byte> values(((part.count - 1) * part.step + 1) * width);
+    BLOCKSCALE_RETURN_IF_ERROR(job.source->Read(part.values, part.first * width, values));
+    for (uint64_t i = 0; i < part.count; ++i)
+      std::memcpy(chunk.in.data() + group + (i * bias.interleave + turn) * width,
+                  values.data() + i * part.step * width, width);
   }
-  MatrixQuality Finish(const Fp8Matrix& matrix) const {
-    const double rmse = squares_ > 0 ? std::sqrt(errors_ / squares_) : 0;
-    return {.name = matrix.weight.info->name,
-            .rows = matrix.rows,
-            .columns = matrix.columns,
-            .relative_rmse = rmse,
-            .sqnr_db = SqnrDb(rmse),
-            .max_half_steps = 2.0 * max_error_,
-            .zero_rows = zero_rows_};
-  }
+  return Write(chunk, bias.offset, chunk.in);
+}
 
- private:
-  double squares_ = 0, errors_ = 0;
-  float max_error_ = 0;
-  uint64_t zero_rows_ = 0;
-};
+// What is written once for a matrix, with its first rows.
+Status WriteOnce(Chunk& chunk) {
+  const OutputMatrix& matrix = *chunk.item->matrix;
+  if (matrix.global_offset != 0)
+    BLOCKSCALE_RETURN_IF_ERROR(Write(chunk, matrix.global_offset,
+                                     std::as_bytes(std::span(&chunk.scales->target.value, 1))));
+  if (matrix.input_scale_offset != 0)
+    BLOCKSCALE_RETURN_IF_ERROR(Write(chunk, matrix.input_scale_offset,
+                                     std::as_bytes(std::span(&*chunk.scales->input_scale, 1))));
+  if (matrix.shape_offset == 0) return OkStatus();
+  const int64_t shape[2] = {static_cast<int64_t>(matrix.rows),
+                            static_cast<int64_t>(matrix.columns)};
+  return Write(chunk, matrix.shape_offset, std::as_bytes(std::span(shape)));
+}
+
+Status Convert(const EngineJob& job, Chunk& chunk) {
+  const OutputMatrix& matrix = *chunk.item->matrix;
+  const QuantSpec& spec = matrix.encode.spec;
+  BLOCKSCALE_RETURN_IF_ERROR(
+      RecodeRows(*job.source, matrix, *chunk.scales, chunk.first, chunk.count, &chunk.work));
+  if (chunk.first == 0) BLOCKSCALE_RETURN_IF_ERROR(WriteOnce(chunk));
+  BLOCKSCALE_RETURN_IF_ERROR(Write(
+      chunk, matrix.codes_offset + chunk.first * spec.row_bytes(matrix.columns), chunk.work.codes));
+  // One scale for the whole matrix comes again with every chunk.
+  if (!spec.has_scales() || (spec.block_rows == 0 && chunk.first != 0)) return OkStatus();
+  const uint64_t row_bytes = spec.grid_columns(matrix.columns) * spec.scale_bytes();
+  return Write(chunk, matrix.scales_offset + spec.grid_row(chunk.first) * row_bytes,
+               chunk.work.scales);
+}
+
+MatrixQuality QualityOf(const OutputMatrix& matrix, const RowsLoss& loss) {
+  const double rmse =
+      loss.sum_squares > 0 ? std::sqrt(loss.sum_squared_errors / loss.sum_squares) : 0;
+  return {.name = matrix.name,
+          .rows = matrix.rows,
+          .columns = matrix.columns,
+          .relative_rmse = rmse,
+          .sqnr_db = SqnrDb(rmse),
+          .max_half_steps = loss.largest_error,
+          .zero_rows = loss.zero_rows,
+          .clipped = loss.clipped,
+          .from = std::string(NameOf(matrix.sources.front()->spec.scheme)),
+          .to = std::string(NameOf(matrix.encode.spec.scheme)),
+          .inexact_blocks = loss.inexact_blocks};
+}
 
 // The last stage: sees every chunk in order.
 class Collector {
@@ -269,12 +239,12 @@ class Collector {
       failed_ = true;
       return;
     }
-    if (const Fp8Matrix* matrix = chunk.tensor->matrix) {
-      sum_.Add(chunk);
+    if (const OutputMatrix* matrix = chunk.item->matrix) {
+      for (const RowsLoss& loss : chunk.work.losses) loss_.Add(loss);
       if (chunk.first + chunk.count == matrix->rows)
-        finished_.push_back(std::exchange(sum_, {}).Finish(*matrix));
+        finished_.push_back(QualityOf(*matrix, std::exchange(loss_, {})));
     }
-    if (job_.wrote) job_.wrote(chunk.bytes());
+    if (job_.wrote) job_.wrote(chunk.bytes);
     if (!chunk.last_of_shard) return;
     const PlannedShard& plan = *chunk.shard->plan;
     finisher_.Add({.file = std::move(chunk.shard->file),
@@ -286,7 +256,7 @@ class Collector {
  private:
   const EngineJob& job_;
   Finisher& finisher_;
-  QualitySum sum_;
+  RowsLoss loss_;                        // of the current matrix
   std::vector<MatrixQuality> finished_;  // of the current shard
   std::atomic<bool> failed_ = false;
   Status status_;
@@ -309,7 +279,9 @@ void Stream(FileSystem& files, const EngineJob& job, Finisher& finisher, Collect
   };
   const auto work = [&](Chunk* chunk) {
     if (chunk->status.ok() && !finisher.halted())
-      chunk->status = chunk->tensor->matrix == nullptr ? Copy(job, *chunk) : Convert(job, *chunk);
+      chunk->status = chunk->item->matrix != nullptr ? Convert(job, *chunk)
+                      : chunk->item->bias != nullptr ? GatherBias(job, *chunk)
+                                                     : Copy(job, *chunk);
     return chunk;
   };
   const auto collect = [&](Chunk* chunk) {

@@ -24,9 +24,9 @@ namespace blockscale {
 
 struct EngineJob {
   const Checkpoint* source = nullptr;
+  const ConversionPlan* plan = nullptr;
   std::vector<const PlannedShard*> shards;  // to do, in order
   std::string output;                       // folder, exists
-  Int8Range range = Int8Range::k127;
   unsigned threads = 1;
   uint64_t chunk_rows = 0;  // 0: by size alone
   const std::atomic<bool>* stop = nullptr;

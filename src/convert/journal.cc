@@ -14,11 +14,12 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "blockscale-conversion-state";
-constexpr int kFormatVersion = 1;
+constexpr int kFormatVersion = 2;
 
 OrderedJson ToJson(const MatrixQuality& quality) {
   return OrderedJson::array({quality.name, quality.rows, quality.columns, quality.relative_rmse,
-                             quality.max_half_steps, quality.zero_rows, quality.clipped});
+                             quality.max_half_steps, quality.zero_rows, quality.clipped,
+                             quality.from, quality.to, quality.inexact_blocks});
 }
 
 // Whole numbers must be written as such: converting a float from outside may not be defined.
@@ -37,7 +38,10 @@ MatrixQuality QualityFrom(const OrderedJson& row) {
                         .relative_rmse = row.at(3),
                         .max_half_steps = row.at(4),
                         .zero_rows = Whole(row.at(5)),
-                        .clipped = Whole(row.at(6))};
+                        .clipped = Whole(row.at(6)),
+                        .from = row.at(7),
+                        .to = row.at(8),
+                        .inexact_blocks = Whole(row.at(9))};
   quality.sqnr_db = SqnrDb(quality.relative_rmse);
   return quality;
 }
@@ -131,6 +135,7 @@ Result<ConversionState> ParseConversionState(std::string_view text, const std::s
           "version of blockscale: finish with that one or start a new output folder",
           file, kFormat, kFormatVersion);
     ConversionState state{.int8_range = json.at("int8_range"),
+                          .recipe = json.at("recipe").dump(),
                           .source = SourceFrom(json.at("source"))};
     for (const OrderedJson& shard : json.at("shards")) state.shards.push_back(ShardFrom(shard));
     return state;
@@ -147,9 +152,10 @@ Journal::Journal(FileSystem& files, std::string folder, ConversionState state)
 
 Status Journal::Save() {
   std::string text = fmt::format(
-      "{{\n\"format\": \"{}\",\n\"version\": {},\n\"int8_range\": \"{}\",\n\"source\": {},\n"
+      "{{\n\"format\": \"{}\",\n\"version\": {},\n\"int8_range\": \"{}\",\n\"recipe\": {},\n"
+      "\"source\": {},\n"
       "\"shards\": [",
-      kFormat, kFormatVersion, state_.int8_range, ToJson(state_.source).dump(1));
+      kFormat, kFormatVersion, state_.int8_range, state_.recipe, ToJson(state_.source).dump(1));
   const char* separator = "\n";
   for (const std::string& shard : shard_texts_) {
     text += separator + shard;

@@ -40,6 +40,7 @@ struct FinishedShard {
 
 struct ConversionState {
   std::string int8_range;  // "127" or "128"
+  std::string recipe;      // RecipeJson
   SourceFingerprint source;
   std::vector<FinishedShard> shards;
 };

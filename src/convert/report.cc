@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "blockscale/version.h"
 #include "verify/quality_page.h"
@@ -15,32 +16,44 @@ std::string Gigabytes(uint64_t bytes) {
   return fmt::format("{} bytes ({:.2f} GiB)", bytes, static_cast<double>(bytes) / (1 << 30));
 }
 
+// "mxfp4 and fp8-channel": what the matrices became.
+std::string SchemesText(const std::vector<MatrixQuality>& matrices) {
+  std::set<std::string> schemes;
+  for (const MatrixQuality& matrix : matrices) schemes.insert(matrix.to);
+  return schemes.empty() ? "nothing" : fmt::format("{}", fmt::join(schemes, " and "));
+}
+
 }  // namespace
 
 std::string ReportJson(const ReportFacts& facts, const ConvertPlanSummary& plan,
                        const std::vector<MatrixQuality>& matrices) {
-  nlohmann::ordered_json head = {{"format", "blockscale-conversion-report"},
-                                 {"version", 1},
-                                 {"tool", Version()},
-                                 {"to", "int8-channel"},
-                                 {"int8_range", facts.int8_range},
-                                 {"source", facts.source},
-                                 {"matrices_converted", plan.matrices},
-                                 {"tensors_kept", plan.kept_tensors},
-                                 {"source_shards", plan.source_shards},
-                                 {"output_shards", plan.output_shards},
-                                 {"source_bytes", plan.source_bytes},
-                                 {"output_bytes", plan.output_bytes},
-                                 {"summary", QualitySummaryJson(matrices)}};
+  nlohmann::ordered_json head = {
+      {"format", "blockscale-conversion-report"},
+      {"version", 1},
+      {"tool", Version()},
+      {"recipe", nlohmann::ordered_json::parse(RecipeJson(facts.recipe))},
+      {"dialect", facts.dialect},
+      {"int8_range", facts.int8_range},
+      {"warnings", facts.warnings},
+      {"source", facts.source},
+      {"matrices_converted", plan.matrices},
+      {"tensors_kept", plan.kept_tensors},
+      {"source_shards", plan.source_shards},
+      {"output_shards", plan.output_shards},
+      {"source_bytes", plan.source_bytes},
+      {"output_bytes", plan.output_bytes},
+      {"summary", QualitySummaryJson(matrices)}};
   return WithMatrices(head, matrices);
 }
 
 std::string ReportHtml(const ReportFacts& facts, const ConvertPlanSummary& plan,
                        const std::vector<MatrixQuality>& matrices) {
-  QualityPage page{.title = "Conversion to INT8", .matrices = &matrices};
+  QualityPage page{.title = "Conversion to " + SchemesText(matrices), .matrices = &matrices};
   page.facts = {{"Source", facts.source},
                 {"Output", facts.output},
-                {"Scheme", "FP8 E4M3 blocks to INT8, one scale a row, range " + facts.int8_range},
+                {"Recipe", RecipeJson(facts.recipe)},
+                {"Dialect", facts.dialect},
+                {"INT8 range", facts.int8_range},
                 {"Matrices", std::to_string(plan.matrices)},
                 {"Tensors kept as they are", std::to_string(plan.kept_tensors)},
                 {"Shards", fmt::format("{} in, {} out", plan.source_shards, plan.output_shards)},

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "blockscale/convert.h"
+#include "blockscale/recipe.h"
 #include "convert/plan.h"
 
 namespace blockscale {
@@ -16,6 +17,9 @@ struct ReportFacts {
   std::string source;  // canonical path
   std::string output;
   std::string int8_range;
+  Recipe recipe;
+  std::string dialect;
+  std::vector<std::string> warnings;
   double seconds = 0;          // of this run; the page alone shows it
   uint64_t written_bytes = 0;  // by this run
 };

@@ -59,7 +59,10 @@ std::string WithMatrices(const OrderedJson& head, const std::vector<MatrixQualit
         {"sqnr_db", std::isfinite(matrix.sqnr_db) ? OrderedJson(matrix.sqnr_db) : OrderedJson()},
         {"max_half_steps", matrix.max_half_steps},
         {"zero_rows", matrix.zero_rows},
-        {"clipped", matrix.clipped}};
+        {"clipped", matrix.clipped},
+        {"from", matrix.from},
+        {"to", matrix.to},
+        {"inexact_blocks", matrix.inexact_blocks}};
     text += separator;
     text += "    " + row.dump(-1, ' ', false, kReplace);
     separator = ",\n";

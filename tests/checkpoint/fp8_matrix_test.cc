@@ -101,8 +101,8 @@ TEST_F(Fp8MatrixTest, RefusesWithTensorAndReason) {
   EXPECT_THAT(ErrorOf({Weight({0, 4}), Scale("x.weight_scale_inv", {1})}),
               HasSubstr("holds nothing"));
   EXPECT_THAT(ErrorOf({{"odd.name", "F8_E4M3", {1, 1}, "x"}}), HasSubstr("named '*.weight'"));
-  EXPECT_THAT(ErrorOf({Weight(), {"x.weight_scale_inv", "F8_E8M0", {2, 3}, "xxxxxx"}}),
-              HasSubstr("scales are F8_E8M0"));
+  EXPECT_THAT(ErrorOf({Weight(), {"x.weight_scale_inv", "F8_E5M2", {2, 3}, "xxxxxx"}}),
+              HasSubstr("scales are F8_E5M2"));
   EXPECT_THAT(ErrorOf({Weight(), Scale("x.weight_scale_inv", {2, 3})},
                       R"({"quantization_config":{"quant_method":"fp8"}})"),
               HasSubstr("no weight_block_size"));

@@ -136,7 +136,7 @@ TEST_F(BadInputTest, NothingToConvert) {
   EXPECT_THAT(ErrorAfter([](ShardMap& shards) {
                 shards = {{"m.safetensors", {{"a.weight", "F32", {1}, FloatBytes({1})}}}};
               }),
-              HasSubstr("no F8_E4M3 matrix"));
+              HasSubstr("nothing to convert"));
 }
 
 TEST_F(BadInputTest, AConfigThatSaysSomethingElse) {

@@ -11,6 +11,7 @@ namespace {
 
 ConversionState SomeState() {
   return {.int8_range = "127",
+          .recipe = RecipeJson(RecipeFor("int8-channel")),
           .source = {.path = "/some/where",
                      .config_digest = "c",
                      .index_digest = "i",
@@ -24,7 +25,10 @@ ConversionState SomeState() {
                                     .relative_rmse = 0.1 / 3,
                                     .sqnr_db = 0,
                                     .max_half_steps = 0.99999994,
-                                    .zero_rows = 1}}}}};
+                                    .zero_rows = 1,
+                                    .from = "fp8-block",
+                                    .to = "int8-channel",
+                                    .inexact_blocks = 3}}}}};
 }
 
 TEST(Journal, WhatItWritesItReads) {
@@ -42,6 +46,10 @@ TEST(Journal, WhatItWritesItReads) {
   EXPECT_EQ(matrix.name, "odd \"name\".weight");
   EXPECT_EQ(matrix.relative_rmse, 0.1 / 3);  // every bit
   EXPECT_EQ(matrix.max_half_steps, 0.99999994);
+  EXPECT_EQ(matrix.from, "fp8-block");
+  EXPECT_EQ(matrix.to, "int8-channel");
+  EXPECT_EQ(matrix.inexact_blocks, 3u);
+  EXPECT_EQ(read->recipe, SomeState().recipe);
   EXPECT_EQ(matrix.sqnr_db, SqnrDb(0.1 / 3));
   EXPECT_EQ(read->shards[1].matrices[0].sqnr_db, std::numeric_limits<double>::infinity());
 }

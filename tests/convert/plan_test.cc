@@ -17,7 +17,7 @@ TEST(Plan, OfMiniMaxM27IsExactToTheByte) {
   ASSERT_TRUE(made.ok()) << made.status().message();
   const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder / "m27");
   ASSERT_TRUE(checkpoint.ok());
-  const auto plan = MakeConversionPlan(*checkpoint);
+  const auto plan = MakeConversionPlan(*checkpoint, RecipeFor("int8-channel"));
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->matrices.size(), 47'864u);
   EXPECT_EQ(plan->shards.size(), 125u);
@@ -30,15 +30,19 @@ TEST(Plan, PlacesEveryTensorInsideItsFileWithoutOverlap) {
   testing::TempFolder folder;
   testing::WriteSample(folder.path());
   const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder.path());
-  const auto plan = MakeConversionPlan(*checkpoint);
+  const auto plan = MakeConversionPlan(*checkpoint, RecipeFor("int8-channel"));
   ASSERT_TRUE(plan.ok());
   for (const PlannedShard& shard : plan->shards) {
     std::map<uint64_t, uint64_t> ranges;  // begin -> end
-    for (const PlannedTensor& tensor : shard.tensors) {
-      const TensorInfo& info = *tensor.source.info;
-      if (info.bytes() > 0) ranges[tensor.offset] = tensor.offset + info.bytes();
-      if (tensor.matrix != nullptr)
-        ranges[tensor.scale_offset] = tensor.scale_offset + 4 * tensor.matrix->rows;
+    for (const PlannedItem& item : shard.items) {
+      if (item.matrix == nullptr) {
+        if (item.copy.info->bytes() > 0)
+          ranges[item.offset] = item.offset + item.copy.info->bytes();
+        continue;
+      }
+      const OutputMatrix& matrix = *item.matrix;
+      ranges[matrix.codes_offset] = matrix.codes_offset + matrix.rows * matrix.columns;
+      ranges[matrix.scales_offset] = matrix.scales_offset + 4 * matrix.rows;
     }
     uint64_t expected = shard.header.data_start;
     for (const auto& [begin, end] : ranges) {

@@ -113,7 +113,10 @@ std::map<std::string, std::string> FolderBytes(const std::filesystem::path& fold
 
 ConvertOptions OptionsFor(const std::filesystem::path& source,
                           const std::filesystem::path& output) {
-  return {.source = source.string(), .output = output.string(), .threads = 2};
+  return {.source = source.string(),
+          .output = output.string(),
+          .recipe = RecipeFor("int8-channel"),
+          .threads = 2};
 }
 
 }  // namespace blockscale::testing

@@ -1,4 +1,4 @@
-#include "convert/compressed_tensors_config.h"
+#include "convert/quantization_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,20 +11,28 @@ namespace {
 
 using ::testing::ElementsAre;
 
-TEST(CompressedTensorsConfig, IgnoresWhatStaysAndNothingElse) {
+// One INT8 matrix and nothing else.
+ConversionPlan Int8Plan() {
+  ConversionPlan plan;
+  plan.dialect = Dialect::kCompressedTensors;
+  plan.quantised = {{"model.layers.0.self_attn.q_proj", SpecOf(Scheme::kInt8Channel)}};
+  return plan;
+}
+
+TEST(QuantizationConfig, IgnoresWhatStaysAndNothingElse) {
   testing::TempFolder folder;
   testing::WriteSample(folder.path());
   const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder.path());
   ASSERT_TRUE(checkpoint.ok());
-  const auto plan = MakeConversionPlan(*checkpoint);
+  const auto plan = MakeConversionPlan(*checkpoint, RecipeFor("int8-channel"));
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   EXPECT_THAT(IgnoreList(*plan),
               ElementsAre("lm_head", "model.layers.0.block_sparse_moe.gate", "re:.*\\.gate$"));
 }
 
-TEST(CompressedTensorsConfig, ReplacesOneFieldAndKeepsTheRestInOrder) {
+TEST(QuantizationConfig, ReplacesOneFieldAndKeepsTheRestInOrder) {
   const auto config = ParseHfConfig(testing::Fp8Config(), "config.json");
-  const std::string text = RewriteConfig(*config, {"lm_head"});
+  const std::string text = RewriteConfig(*config, Int8Plan());
   const auto rewritten = nlohmann::ordered_json::parse(text);
   std::vector<std::string> keys, source_keys;
   for (const auto& [key, value] : rewritten.items()) keys.push_back(key);
@@ -45,10 +53,10 @@ TEST(CompressedTensorsConfig, ReplacesOneFieldAndKeepsTheRestInOrder) {
       R"("ignore":["lm_head"]})");
 }
 
-TEST(CompressedTensorsConfig, ReplacesItWhereItStood) {
+TEST(QuantizationConfig, ReplacesItWhereItStood) {
   const auto config = ParseHfConfig(
       R"({"a":1,"text_config":{"quantization_config":{"quant_method":"fp8"},"b":2},"c":3})", "f");
-  const auto rewritten = nlohmann::ordered_json::parse(RewriteConfig(*config, {}));
+  const auto rewritten = nlohmann::ordered_json::parse(RewriteConfig(*config, Int8Plan()));
   EXPECT_EQ(rewritten["text_config"]["quantization_config"]["quant_method"], "compressed-tensors");
   EXPECT_FALSE(rewritten.contains("quantization_config"));
 }
