@@ -96,7 +96,16 @@ Status CheckShape(const Checkpoint& source, const StoredMatrix& matrix) {
                       says[0], says[1], matrix.rows, matrix.columns);
 }
 
-// Divisor and multiplier are each other's inverse.
+// Divisor and multiplier are each other's inverse: of the FP32 numbers next to 1 / value one that
+// leads back to it, if there is one.
+float Inverse(float value) {
+  const float inverse = 1.0f / value;
+  for (const float near :
+       {inverse, std::nextafter(inverse, 0.0f), std::nextafter(inverse, 2 * inverse)})
+    if (1.0f / near == value) return near;
+  return inverse;
+}
+
 Result<float> InputScale(const Checkpoint& source, const StoredMatrix& matrix, bool invert) {
   if (matrix.input_scale.info->dtype != DType::kF32 || matrix.input_scale.info->elements() != 1)
     return InvalidInput("{}: is {} {}; one F32 was expected", Where(matrix.input_scale),
@@ -108,7 +117,7 @@ Result<float> InputScale(const Checkpoint& source, const StoredMatrix& matrix, b
   if (!(std::isfinite(value) && value > 0))
     return InvalidInput("{}: is {}; a scale must be finite and positive", Where(matrix.input_scale),
                         value);
-  return invert ? 1.0f / value : value;
+  return invert ? Inverse(value) : value;
 }
 
 }  // namespace
@@ -123,7 +132,7 @@ Result<MatrixScales> ScaleFinder::Find(const OutputMatrix& matrix) {
   const GlobalScale& from = scales.source.front();
   if (matrix.way == Way::kRepack) {
     const bool invert = from.kind != matrix.global_kind;
-    scales.target = {matrix.global_kind, invert ? 1.0f / from.value : from.value};
+    scales.target = {matrix.global_kind, invert ? Inverse(from.value) : from.value};
     if (matrix.input_scale_offset != 0) {
       BLOCKSCALE_ASSIGN_OR_RETURN(scales.input_scale,
                                   InputScale(source_, *matrix.sources.front(), invert));

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <limits>
 
+#include "verify/trouble.h"
+
 namespace blockscale {
 namespace {
 
@@ -79,21 +81,6 @@ void Compare(const uint8_t* fp8, const int8_t* int8, uint64_t count, float block
     sums.clipped += int8[i] == 127 ? value > clip_point : int8[i] == -128 && value < low_clip_point;
   }
 }
-
-// Counts one kind of trouble and remembers its first place.
-struct Trouble {
-  uint64_t count = 0;
-  std::string first;
-  template <typename Describe>
-  void Note(Describe describe) {
-    if (count++ == 0) first = describe();
-  }
-  void Tell(const std::string& object, const char* what,
-            std::vector<VerifyFailure>* failures) const {
-    if (count > 0)
-      failures->push_back({object, fmt::format("{} {} (the first: {})", count, what, first)});
-  }
-};
 
 class MatrixCheck {
  public:

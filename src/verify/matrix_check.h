@@ -21,6 +21,10 @@ inline constexpr double kHalfStepBound = 1.0 + 1e-5;
 // absmax may lie 127.5 (1 + 2^-24) steps out: 1 + 255 * 2^-24 half steps from code 127.
 inline constexpr double kClippedBound = 1.0 + 256 * 0x1p-24;
 
+// The limit for all other pairs of schemes, which have fewer than 2^8 steps on one side of zero or
+// are rounded straight from FP32.
+inline constexpr double kRecodedBound = 1.0 + 2e-5;
+
 // Adds what does not hold to `failures`: at most one line for each kind of trouble, with its count
 // and its first place. An error is one of reading. Reads about 1 MiB of each checkpoint at a time.
 Result<MatrixQuality> CheckMatrix(const Checkpoint& source, const Checkpoint& converted,

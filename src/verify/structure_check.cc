@@ -12,6 +12,7 @@ namespace {
 
 using OrderedJson = nlohmann::ordered_json;
 
+constexpr std::string_view kModelOptConfigFile = "hf_quant_config.json";
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
 void Fail(std::vector<VerifyFailure>* failures, const std::string& object, std::string message) {
@@ -88,28 +89,6 @@ class IgnoreRules {
   std::vector<std::regex> rules_;
 };
 
-// Linear modules that stay unquantised must be in the ignore list; quantised ones must not.
-void CheckIgnoreList(const Checkpoint& converted, const OrderedJson& ignore,
-                     std::vector<VerifyFailure>* failures) {
-  const IgnoreRules rules(ignore);
-  uint64_t wrong = 0;
-  std::string first;
-  for (const TensorRef& tensor : converted.tensors()) {
-    const TensorInfo& info = *tensor.info;
-    if (info.shape.size() != 2 || !info.name.ends_with(".weight")) continue;
-    const std::string module = info.name.substr(0, info.name.size() - 7);
-    if (IsNormName(module) || IsEmbeddingName(module)) continue;
-    const bool quantised = info.dtype == DType::kI8;
-    if (rules.Cover(module) != quantised) continue;
-    if (wrong++ == 0)
-      first = fmt::format("{} is {} and {}", module, NameOf(info.dtype),
-                          quantised ? "ignored" : "not ignored");
-  }
-  if (wrong > 0)
-    Fail(failures, kConfigFileName,
-         fmt::format("the ignore list does not fit {} modules (the first: {})", wrong, first));
-}
-
 // Byte ranges of two readers, compared in pieces.
 template <typename ReadA, typename ReadB>
 Result<bool> SameBytes(uint64_t size, ReadA read_a, ReadB read_b) {
@@ -122,28 +101,6 @@ Result<bool> SameBytes(uint64_t size, ReadA read_a, ReadB read_b) {
       return false;
   }
   return true;
-}
-
-Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Checkpoint& converted,
-                     const TensorRef& to, std::vector<VerifyFailure>* failures) {
-  if (from.info->dtype != to.info->dtype || from.info->shape != to.info->shape) {
-    Fail(failures, from.info->name,
-         fmt::format("was {} {} and is {} {}; it must be kept as it is", NameOf(from.info->dtype),
-                     ShapeText(from.info->shape), NameOf(to.info->dtype),
-                     ShapeText(to.info->shape)));
-    return OkStatus();
-  }
-  BLOCKSCALE_ASSIGN_OR_RETURN(const bool same, SameBytes(
-                                                   from.info->bytes(),
-                                                   [&](uint64_t offset, std::span<std::byte> out) {
-                                                     return source.Read(from, offset, out);
-                                                   },
-                                                   [&](uint64_t offset, std::span<std::byte> out) {
-                                                     return converted.Read(to, offset, out);
-                                                   }));
-  if (!same)
-    Fail(failures, from.info->name, "differs from the source; it must be kept bit for bit");
-  return OkStatus();
 }
 
 // The names that the result must hold, apart from the kept ones: matrices and their new scales; and
@@ -203,24 +160,60 @@ Status CheckEntries(const Checkpoint& converted, std::vector<VerifyFailure>* fai
 
 }  // namespace
 
-void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
-                 std::vector<VerifyFailure>* failures) {
-  const auto& quantization = converted.config().quantization;
-  if (!quantization) return Fail(failures, kConfigFileName, "has no quantization_config");
-  const OrderedJson& config = converted.config().quantization_json();
-  CheckEnvelope(config, failures);
-  const auto ignore = config.find("ignore");
-  if (ignore == config.end() || !ignore->is_array())
-    Fail(failures, kConfigFileName, "quantization_config has no ignore list");
-  else
-    CheckIgnoreList(converted, *ignore, failures);
-  // With both quantisations blanked, the documents must be one text: values and order.
+Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Checkpoint& converted,
+                     const TensorRef& to, std::vector<VerifyFailure>* failures) {
+  if (from.info->dtype != to.info->dtype || from.info->shape != to.info->shape) {
+    Fail(failures, from.info->name,
+         fmt::format("was {} {} and is {} {}; it must be kept as it is", NameOf(from.info->dtype),
+                     ShapeText(from.info->shape), NameOf(to.info->dtype),
+                     ShapeText(to.info->shape)));
+    return OkStatus();
+  }
+  BLOCKSCALE_ASSIGN_OR_RETURN(const bool same, SameBytes(
+                                                   from.info->bytes(),
+                                                   [&](uint64_t offset, std::span<std::byte> out) {
+                                                     return source.Read(from, offset, out);
+                                                   },
+                                                   [&](uint64_t offset, std::span<std::byte> out) {
+                                                     return converted.Read(to, offset, out);
+                                                   }));
+  if (!same)
+    Fail(failures, from.info->name, "differs from the source; it must be kept bit for bit");
+  return OkStatus();
+}
+
+void CheckIgnoreList(const Checkpoint& converted, const nlohmann::ordered_json& ignore,
+                     const std::function<bool(const TensorInfo&)>& is_quantised,
+                     std::vector<VerifyFailure>* failures) {
+  const IgnoreRules rules(ignore);
+  uint64_t wrong = 0;
+  std::string first;
+  for (const TensorRef& tensor : converted.tensors()) {
+    const TensorInfo& info = *tensor.info;
+    if (info.shape.size() != 2 || !info.name.ends_with(".weight")) continue;
+    const std::string module = info.name.substr(0, info.name.size() - 7);
+    if (IsNormName(module) || IsEmbeddingName(module)) continue;
+    const bool quantised = is_quantised(info);
+    if (rules.Cover(module) != quantised) continue;
+    if (wrong++ == 0)
+      first = fmt::format("{} is {} and {}", module, NameOf(info.dtype),
+                          quantised ? "ignored" : "not ignored");
+  }
+  if (wrong > 0)
+    Fail(failures, kConfigFileName,
+         fmt::format("the ignore list does not fit {} modules (the first: {})", wrong, first));
+}
+
+void CheckOtherFields(const Checkpoint& source, const Checkpoint& converted,
+                      std::vector<VerifyFailure>* failures) {
+  // Without both quantisations, the documents must be one text: values and order.
   OrderedJson before = source.config().json, after = converted.config().json;
   const auto blank = [](OrderedJson& document, const HfConfig& parsed) {
     if (!parsed.quantization) return;
     OrderedJson* at = &document;
-    for (const std::string& key : parsed.quantization->json_path) at = &(*at)[key];
-    *at = nullptr;
+    const std::vector<std::string>& path = parsed.quantization->json_path;
+    for (size_t i = 0; i + 1 < path.size(); ++i) at = &(*at)[path[i]];
+    at->erase(path.back());
   };
   blank(before, source.config());
   blank(after, converted.config());
@@ -232,6 +225,22 @@ void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
       break;
     }
   Fail(failures, kConfigFileName, first + " differs from the source's config");
+}
+
+void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
+                 std::vector<VerifyFailure>* failures) {
+  const auto& quantization = converted.config().quantization;
+  if (!quantization) return Fail(failures, kConfigFileName, "has no quantization_config");
+  const OrderedJson& config = converted.config().quantization_json();
+  CheckEnvelope(config, failures);
+  const auto ignore = config.find("ignore");
+  if (ignore == config.end() || !ignore->is_array())
+    Fail(failures, kConfigFileName, "quantization_config has no ignore list");
+  else
+    CheckIgnoreList(
+        converted, *ignore, [](const TensorInfo& info) { return info.dtype == DType::kI8; },
+        failures);
+  CheckOtherFields(source, converted, failures);
 }
 
 Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures) {
@@ -270,6 +279,7 @@ Status CheckSideFiles(const Checkpoint& source, const Checkpoint& converted,
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                               ListSideFiles(source.files(), source.folder()));
   for (const std::string& name : names) {
+    if (name == kModelOptConfigFile) continue;  // speaks of the quantisation, and changes with it
     const std::string path = JoinPath(converted.folder(), name);
     if (!files.Exists(path)) {
       Fail(failures, name, "is missing in the converted checkpoint");

@@ -3,6 +3,8 @@
 // right.
 #pragma once
 
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "base/status.h"
@@ -16,12 +18,27 @@ namespace blockscale {
 void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
                  std::vector<VerifyFailure>* failures);
 
+// Every field of config.json but quantization_config, and their order.
+void CheckOtherFields(const Checkpoint& source, const Checkpoint& converted,
+                      std::vector<VerifyFailure>* failures);
+
+// Linear modules (*.weight with two dimensions, no norm, no embedding) that are not quantised must
+// be in the ignore list; quantised ones must not.
+void CheckIgnoreList(const Checkpoint& converted, const nlohmann::ordered_json& ignore,
+                     const std::function<bool(const TensorInfo&)>& is_quantised,
+                     std::vector<VerifyFailure>* failures);
+
+// Two tensors that must be the same: type, shape, and every bit.
+Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Checkpoint& converted,
+                     const TensorRef& to, std::vector<VerifyFailure>* failures);
+
 // Index and shards name the same tensors, every shard is there and whole, total_size is the size of
 // the tensors, every shard says format "pt", and no shard lies in the folder that the index does
 // not name. `converted` may have been opened tolerantly. An error is one of reading.
 Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures);
 
-// Every file of the source that is neither weights, index nor config, byte by byte.
+// Every file of the source that is neither weights, index nor config, byte by byte; but for
+// ModelOpt's hf_quant_config.json, which is a config too.
 Status CheckSideFiles(const Checkpoint& source, const Checkpoint& converted,
                       std::vector<VerifyFailure>* failures);
 

@@ -4,12 +4,15 @@
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <regex>
 #include <thread>
 
 #include "verify/matrix_check.h"
+#include "verify/recoded_check.h"
+#include "verify/recoded_pairs.h"
 #include "verify/structure_check.h"
 
 namespace blockscale {
@@ -34,10 +37,11 @@ Status ExpectMatch(const Checkpoint& source, const std::string& pattern, const s
 }
 
 // `sample` of them, evenly spread, the first and the last among them.
-void KeepSample(uint64_t sample, std::vector<MatrixPair>* pairs) {
+template <typename Pair>
+void KeepSample(uint64_t sample, std::vector<Pair>* pairs) {
   const uint64_t total = pairs->size();
   if (sample == 0 || sample >= total) return;
-  std::vector<MatrixPair> kept;
+  std::vector<Pair> kept;
   for (uint64_t i = 0; i < sample; ++i)
     kept.push_back((*pairs)[sample == 1 ? 0 : i * (total - 1) / (sample - 1)]);
   *pairs = std::move(kept);
@@ -49,47 +53,74 @@ struct MatrixOutcome {
   Status status;
 };
 
-std::vector<MatrixOutcome> CheckMatrices(const Checkpoint& source, const Checkpoint& converted,
-                                         const std::vector<MatrixPair>& pairs,
-                                         const VerifyOptions& options) {
+// Runs `check` (index, failures) -> Result<MatrixQuality> for `count` matrices.
+template <typename Check>
+std::vector<MatrixOutcome> CheckMatrices(size_t count, const VerifyOptions& options, Check check) {
   namespace tbb = oneapi::tbb;
   const unsigned threads =
       options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  std::vector<MatrixOutcome> outcomes(pairs.size());
+  std::vector<MatrixOutcome> outcomes(count);
   std::mutex mutex;
   uint64_t done = 0;
   const tbb::global_control workers(tbb::global_control::max_allowed_parallelism, threads);
   tbb::task_arena arena(static_cast<int>(threads));
   arena.execute([&] {
-    tbb::parallel_for(size_t{0}, pairs.size(), [&](size_t i) {
+    tbb::parallel_for(size_t{0}, count, [&](size_t i) {
       MatrixOutcome& outcome = outcomes[i];
-      Result<MatrixQuality> quality = CheckMatrix(source, converted, pairs[i], &outcome.failures);
+      Result<MatrixQuality> quality = check(i, &outcome.failures);
       if (quality.ok())
         outcome.quality = std::move(*quality);
       else
         outcome.status = quality.status();
       const std::lock_guard lock(mutex);
       ++done;
-      if (options.progress) options.progress(done, pairs.size());
+      if (options.progress) options.progress(done, count);
     });
   });
   return outcomes;
 }
 
-}  // namespace
+Status Collect(std::vector<MatrixOutcome> outcomes, VerifyReport& report) {
+  for (MatrixOutcome& outcome : outcomes) {
+    BLOCKSCALE_RETURN_IF_ERROR(outcome.status);
+    report.matrices.push_back(std::move(outcome.quality));
+    for (VerifyFailure& failure : outcome.failures) report.failures.push_back(std::move(failure));
+  }
+  return OkStatus();
+}
 
-Result<VerifyReport> VerifyCheckpointOn(FileSystem& files, const VerifyOptions& options) {
-  BLOCKSCALE_ASSIGN_OR_RETURN(const std::optional<std::regex> match, ParseMatch(options.match));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
-  std::vector<Finding> tolerated;  // CheckIndex finds these for itself
-  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint converted,
-                              Checkpoint::Open(files, options.converted, &tolerated));
+// FP8 to INT8 has a check of its own: pairing and arithmetic by other means than the converter's.
+bool IsFp8ToInt8(const Checkpoint& source, const Checkpoint& converted) {
+  const auto holds = [](const Checkpoint& checkpoint, DType dtype) {
+    const auto& tensors = checkpoint.tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [&](const TensorRef& tensor) {
+      return tensor.info->dtype == dtype && tensor.info->name.ends_with(".weight");
+    });
+  };
+  const auto packed = [](const Checkpoint& checkpoint) {
+    const auto& tensors = checkpoint.tensors();
+    return std::any_of(tensors.begin(), tensors.end(), [](const TensorRef& tensor) {
+      const std::string& name = tensor.info->name;
+      return name.ends_with(".weight_packed") || name.ends_with("_blocks");
+    });
+  };
+  const auto& method = source.config().quantization;
+  const bool powers =
+      std::any_of(source.tensors().begin(), source.tensors().end(),
+                  [](const TensorRef& tensor) { return tensor.info->dtype == DType::kF8E8M0; });
+  if (powers || (method && method->quant_method != "fp8")) return false;
+  if (!holds(source, DType::kF8E4M3) || packed(source) || packed(converted)) return false;
+  if (holds(source, DType::kI8) || holds(converted, DType::kF8E4M3)) return false;
+  const auto& quantization = converted.config().quantization;
+  return holds(converted, DType::kI8) || (quantization && quantization->format == "int-quantized");
+}
+
+Result<VerifyReport> VerifyFp8ToInt8(const Checkpoint& source, const Checkpoint& converted,
+                                     const VerifyOptions& options,
+                                     const std::optional<std::regex>& match) {
   VerifyReport report;
   for (const TensorRef& tensor : source.tensors())
     report.matrices_total += tensor.info->dtype == DType::kF8E4M3;
-  if (report.matrices_total == 0)
-    return InvalidInput("{}: holds no F8_E4M3 matrix; is this the source of the conversion?",
-                        options.source);
   // First, so that a missing shard is named before each tensor that is missing with it.
   BLOCKSCALE_RETURN_IF_ERROR(CheckIndex(converted, &report.failures));
   std::vector<MatrixPair> pairs = PairMatrices(source, converted, &report.failures);
@@ -100,16 +131,66 @@ Result<VerifyReport> VerifyCheckpointOn(FileSystem& files, const VerifyOptions& 
     });
   }
   KeepSample(options.sample, &pairs);
-  for (MatrixOutcome& outcome : CheckMatrices(source, converted, pairs, options)) {
-    BLOCKSCALE_RETURN_IF_ERROR(outcome.status);
-    report.matrices.push_back(std::move(outcome.quality));
-    for (VerifyFailure& failure : outcome.failures) report.failures.push_back(std::move(failure));
-  }
+  BLOCKSCALE_RETURN_IF_ERROR(
+      Collect(CheckMatrices(pairs.size(), options,
+                            [&](size_t i, std::vector<VerifyFailure>* failures) {
+                              return CheckMatrix(source, converted, pairs[i], failures);
+                            }),
+              report));
   BLOCKSCALE_RETURN_IF_ERROR(
       CheckKeptTensors(source, converted, &report.failures, &report.kept_checked));
   CheckConfig(source, converted, &report.failures);
   BLOCKSCALE_RETURN_IF_ERROR(CheckSideFiles(source, converted, &report.failures));
   return report;
+}
+
+Result<VerifyReport> VerifyRecoded(const Checkpoint& source, const Checkpoint& converted,
+                                   const VerifyOptions& options,
+                                   const std::optional<std::regex>& match) {
+  VerifyReport report;
+  BLOCKSCALE_RETURN_IF_ERROR(CheckIndex(converted, &report.failures));
+  const size_t before = report.failures.size();
+  BLOCKSCALE_ASSIGN_OR_RETURN(const RecodedPairs pairs,
+                              PairRecoded(source, converted, &report.failures));
+  report.matrices_total = pairs.changed.size();
+  if (report.matrices_total == 0 && report.failures.size() == before)
+    return InvalidInput("{}: every matrix is as it is in {}; is this the source of the conversion?",
+                        options.converted, options.source);
+  auto chosen = pairs.changed;
+  if (match) {
+    std::erase_if(chosen, [&](const auto& pair) {
+      return !std::regex_search(pair.first->codes.info->name, *match) &&
+             !std::regex_search(pair.first->module, *match);
+    });
+    if (chosen.empty())
+      return InvalidInput("--match '{}' matches no converted matrix of {}", options.match,
+                          source.folder());
+  }
+  KeepSample(options.sample, &chosen);
+  BLOCKSCALE_RETURN_IF_ERROR(
+      Collect(CheckMatrices(chosen.size(), options,
+                            [&](size_t i, std::vector<VerifyFailure>* failures) {
+                              return CheckRecoded(source, *chosen[i].first, converted,
+                                                  *chosen[i].second, failures);
+                            }),
+              report));
+  BLOCKSCALE_RETURN_IF_ERROR(
+      CheckUnchanged(source, converted, pairs, &report.failures, &report.kept_checked));
+  CheckRecodedConfig(source, converted, pairs, &report.failures);
+  BLOCKSCALE_RETURN_IF_ERROR(CheckSideFiles(source, converted, &report.failures));
+  return report;
+}
+
+}  // namespace
+
+Result<VerifyReport> VerifyCheckpointOn(FileSystem& files, const VerifyOptions& options) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::optional<std::regex> match, ParseMatch(options.match));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
+  std::vector<Finding> tolerated;  // CheckIndex finds these for itself
+  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint converted,
+                              Checkpoint::Open(files, options.converted, &tolerated));
+  return IsFp8ToInt8(source, converted) ? VerifyFp8ToInt8(source, converted, options, match)
+                                        : VerifyRecoded(source, converted, options, match);
 }
 
 Result<VerifyReport> VerifyCheckpoint(const VerifyOptions& options) {

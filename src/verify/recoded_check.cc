@@ -1,0 +1,214 @@
+#include "verify/recoded_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "verify/element_grid.h"
+#include "verify/matrix_check.h"
+#include "verify/trouble.h"
+
+namespace blockscale {
+namespace {
+
+constexpr uint64_t kPieceElements = uint64_t{1} << 18;
+
+// Some rows of a stored matrix, decoded.
+struct Rows {
+  std::vector<double> codes, values;  // element and element times scale
+  std::vector<float> scales;          // of each block of each row
+};
+
+uint64_t WidthOf(const StoredMatrix& matrix) {
+  return matrix.spec.block_columns == 0 ? matrix.columns : matrix.spec.block_columns;
+}
+
+class Reader {
+ public:
+  Reader(const Checkpoint& checkpoint, const StoredMatrix& matrix)
+      : checkpoint_(checkpoint), matrix_(matrix) {}
+
+  Status Open() {
+    if (!matrix_.global) return OkStatus();
+    std::vector<std::byte> bytes(sizeof(float));
+    BLOCKSCALE_RETURN_IF_ERROR(checkpoint_.Read(matrix_.global, 0, bytes));
+    std::memcpy(&global_, bytes.data(), sizeof global_);
+    return OkStatus();
+  }
+
+  // Row by row, as interleaved experts stand; values as FP32 products, which they are defined as.
+  Status Read(uint64_t first, uint64_t count, Rows* rows) {
+    const uint64_t columns = matrix_.columns, width = WidthOf(matrix_);
+    const uint64_t grid = matrix_.spec.has_scales() ? (columns + width - 1) / width : 0;
+    rows->codes.resize(count * columns);
+    rows->values.resize(count * columns);
+    rows->scales.assign(count * std::max<uint64_t>(grid, 1), 1.0f);
+    for (uint64_t row = 0; row < count; ++row) {
+      BLOCKSCALE_RETURN_IF_ERROR(ReadRow(first + row, grid, rows->scales.data() + row * grid));
+      for (uint64_t column = 0; column < columns; ++column) {
+        const double code = ValueAt(matrix_.spec.element, line_.data(), column);
+        const float scale = grid == 0 ? 1.0f : rows->scales[row * grid + column / width];
+        rows->codes[row * columns + column] = code;
+        rows->values[row * columns + column] =
+            static_cast<double>(static_cast<float>(code) * scale);
+      }
+    }
+    return OkStatus();
+  }
+
+ private:
+  Status ReadRow(uint64_t row, uint64_t grid, float* scales) {
+    const uint64_t stored = matrix_.first_row + row * matrix_.row_step;
+    line_.resize(matrix_.code_row_bytes());
+    BLOCKSCALE_RETURN_IF_ERROR(checkpoint_.Read(matrix_.codes, stored * line_.size(), line_));
+    if (grid == 0) return OkStatus();
+    const uint64_t block_rows = matrix_.spec.block_rows;
+    const uint64_t grid_row = block_rows == 0 ? 0 : block_rows == 1 ? stored : row / block_rows;
+    scale_line_.resize(grid * matrix_.spec.scale_bytes());
+    BLOCKSCALE_RETURN_IF_ERROR(
+        checkpoint_.Read(matrix_.scales, grid_row * scale_line_.size(), scale_line_));
+    for (uint64_t i = 0; i < grid; ++i) {
+      const auto scale = static_cast<float>(ValueAt(matrix_.spec.scale, scale_line_.data(), i));
+      scales[i] = matrix_.global_kind == GlobalScale::Kind::kDivisor      ? scale / global_
+                  : matrix_.global_kind == GlobalScale::Kind::kMultiplier ? scale * global_
+                                                                          : scale;
+    }
+    return OkStatus();
+  }
+
+  const Checkpoint& checkpoint_;
+  const StoredMatrix& matrix_;
+  float global_ = 1;
+  std::vector<std::byte> line_, scale_line_;
+};
+
+std::string NameOfMatrix(const StoredMatrix& matrix) {
+  return matrix.dialect == Dialect::kGptOss ? matrix.module : matrix.codes.info->name;
+}
+
+class RecodedCheck {
+ public:
+  RecodedCheck(const StoredMatrix& from, const StoredMatrix& to)
+      : to_(to), grid_(GridOf(to.spec.element)), same_(from.spec == to.spec) {
+    quality_ = {.name = NameOfMatrix(to),
+                .rows = to.rows,
+                .columns = to.columns,
+                .from = std::string(NameOf(from.spec.scheme)),
+                .to = std::string(NameOf(to.spec.scheme))};
+  }
+
+  void Take(uint64_t first, const Rows& source, const Rows& converted) {
+    const uint64_t columns = to_.columns, width = WidthOf(to_);
+    for (uint64_t row = 0; row * columns < source.values.size(); ++row) {
+      bool zero = true;
+      for (uint64_t begin = 0; begin < columns; begin += width) {
+        const uint64_t end = std::min(begin + width, columns);
+        const uint64_t blocks = (columns + width - 1) / width;
+        const float scale =
+            to_.spec.has_scales() ? converted.scales[row * blocks + begin / width] : 1.0f;
+        bool exact = true;
+        for (uint64_t column = begin; column < end; ++column) {
+          const uint64_t at = row * columns + column;
+          if (same_ && source.codes[at] != converted.codes[at]) NoteCode(first + row, column);
+          zero &= source.values[at] == 0;
+          exact &= Compare(first + row, column, source.values[at], converted.codes[at],
+                           converted.values[at], scale);
+        }
+        quality_.inexact_blocks += !exact;
+      }
+      quality_.zero_rows += zero;
+    }
+  }
+
+  MatrixQuality Finish(std::vector<VerifyFailure>* failures) {
+    bad_scales_.Tell(quality_.name, "scales are not positive finite numbers", failures);
+    not_finite_.Tell(quality_.name, "elements are not finite", failures);
+    off_.Tell(quality_.name, "elements differ from the source by more than half a step", failures);
+    codes_.Tell(quality_.name, "codes differ, though the scheme is the same", failures);
+    quality_.relative_rmse = squares_ > 0 ? std::sqrt(errors_ / squares_) : 0;
+    quality_.sqnr_db = SqnrDb(quality_.relative_rmse);
+    return quality_;
+  }
+
+ private:
+  // Whether the element is what it was.
+  bool Compare(uint64_t row, uint64_t column, double value, double code, double got, float scale) {
+    const auto place = [&] { return fmt::format("row {}, column {}", row, column); };
+    if (!(std::isfinite(scale) && scale > 0)) {
+      if (value != 0 || code != 0 || !std::isfinite(scale))
+        bad_scales_.Note([&] { return fmt::format("{} has {}", place(), scale); });
+      return true;
+    }
+    if (!std::isfinite(value) || !std::isfinite(got)) {
+      not_finite_.Note(
+          [&] { return fmt::format("{}: {} in the source, {} here", place(), value, got); });
+      return false;
+    }
+    squares_ += value * value;
+    errors_ += (value - got) * (value - got);
+    if (value == got) return true;
+    const double x = value / static_cast<double>(scale);
+    if (x > grid_.largest || x < grid_.smallest) {
+      ++quality_.clipped;
+      // INT8 may leave -128 out.
+      const double end = x > 0 ? grid_.largest : grid_.smallest;
+      if (code == end || (grid_.whole && code == end + 1 && x < 0)) return false;
+      off_.Note([&] {
+        return fmt::format(
+            "{}: {:.9g} is {:.6g} steps and lies beyond the largest code, but its "
+            "code stands for {:.6g}",
+            place(), value, x, code);
+      });
+      return false;
+    }
+    const double half_steps = std::fabs(x - code) / (0.5 * grid_.StepAt(std::fabs(x)));
+    quality_.max_half_steps = std::max(quality_.max_half_steps, half_steps);
+    if (half_steps > kRecodedBound)
+      off_.Note([&] {
+        return fmt::format(
+            "{}: {:.9g} in the source, {:.9g} here, {:.6f} half steps apart, limit "
+            "{:.6f}",
+            place(), value, got, half_steps, kRecodedBound);
+      });
+    return false;
+  }
+
+  void NoteCode(uint64_t row, uint64_t column) {
+    codes_.Note([&] { return fmt::format("row {}, column {}", row, column); });
+  }
+
+  const StoredMatrix& to_;
+  ElementGrid grid_;
+  bool same_;
+  MatrixQuality quality_;
+  double squares_ = 0, errors_ = 0;
+  Trouble bad_scales_, not_finite_, off_, codes_;
+};
+
+}  // namespace
+
+Result<MatrixQuality> CheckRecoded(const Checkpoint& source, const StoredMatrix& from,
+                                   const Checkpoint& converted, const StoredMatrix& to,
+                                   std::vector<VerifyFailure>* failures) {
+  if (from.rows != to.rows || from.columns != to.columns) {
+    failures->push_back(
+        {NameOfMatrix(to), fmt::format("is [{}, {}] where the source is [{}, {}]", to.rows,
+                                       to.columns, from.rows, from.columns)});
+    return MatrixQuality{.name = NameOfMatrix(to)};
+  }
+  Reader before(source, from), after(converted, to);
+  BLOCKSCALE_RETURN_IF_ERROR(before.Open());
+  BLOCKSCALE_RETURN_IF_ERROR(after.Open());
+  RecodedCheck check(from, to);
+  Rows before_rows, after_rows;
+  const uint64_t step = std::max<uint64_t>(1, kPieceElements / std::max<uint64_t>(1, to.columns));
+  for (uint64_t row = 0; row < to.rows; row += step) {
+    const uint64_t count = std::min(step, to.rows - row);
+    BLOCKSCALE_RETURN_IF_ERROR(before.Read(row, count, &before_rows));
+    BLOCKSCALE_RETURN_IF_ERROR(after.Read(row, count, &after_rows));
+    check.Take(row, before_rows, after_rows);
+  }
+  return check.Finish(failures);
+}
+
+}  // namespace blockscale

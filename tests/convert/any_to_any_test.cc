@@ -1,0 +1,277 @@
+// Every scheme to every other, in every spelling that is written: what comes out is verified by the
+// other room's arithmetic, and the report says what that finds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "blockscale/convert.h"
+#include "blockscale/verify.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/stored_matrix.h"
+#include "model/synth.h"
+#include "sample_checkpoint.h"
+#include "support/temp_folder.h"
+
+namespace blockscale {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class AnyToAnyTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new testing::TempFolder();
+    SynthOptions options{.output = *folder_ / "fp8-block"};
+    options.size = {.layers = 1, .experts = 3, .hidden = 256, .intermediate = 384, .vocab = 64};
+    ASSERT_TRUE(SynthesizeCheckpoint(PosixFileSystem(), options).ok());
+    for (const Scheme scheme : AllScheme())
+      if (scheme != Scheme::kFp8Block) Make(scheme);
+  }
+  static void TearDownTestSuite() {
+    delete folder_;
+    folder_ = nullptr;
+  }
+
+  static std::string Path(const std::string& name) { return *folder_ / name; }
+  static void Make(Scheme scheme) {
+    const std::string name(NameOf(scheme));
+    const auto made = Convert("fp8-block", name, RecipeFor(name));
+    ASSERT_TRUE(made.ok()) << name << ": " << made.status().message();
+  }
+  static Result<ConvertSummary> Convert(const std::string& from, const std::string& to,
+                                        const Recipe& recipe, unsigned threads = 2,
+                                        uint64_t chunk_rows = 0) {
+    std::filesystem::remove_all(Path(to));
+    return ConvertCheckpoint({.source = Path(from),
+                              .output = Path(to),
+                              .recipe = recipe,
+                              .threads = threads,
+                              .chunk_rows = chunk_rows});
+  }
+  static std::string ErrorOf(const std::string& from, const Recipe& recipe) {
+    const auto result = Convert(from, "bad", recipe);
+    EXPECT_FALSE(result.ok());
+    EXPECT_FALSE(std::filesystem::exists(Path("bad/config.json")));
+    return result.ok() ? "" : result.status().message();
+  }
+  // Verifies, and compares what both rooms say of every matrix.
+  static void ExpectVerified(const std::string& from, const std::string& to,
+                             const ConvertSummary& summary, bool report_has_codes = true) {
+    const auto report = VerifyCheckpoint({.source = Path(from), .converted = Path(to)});
+    ASSERT_TRUE(report.ok()) << from << " to " << to << ": " << report.status().message();
+    for (const VerifyFailure& failure : report->failures)
+      ADD_FAILURE() << from << " to " << to << ": " << failure.object << ": " << failure.message;
+    if (!report_has_codes) return;  // stacked experts count one by one there
+    ASSERT_EQ(report->matrices.size(), summary.matrices.size()) << from << " to " << to;
+    std::map<std::string, const MatrixQuality*> by_name;
+    for (const MatrixQuality& matrix : report->matrices) by_name[matrix.name] = &matrix;
+    for (const MatrixQuality& matrix : summary.matrices) {
+      ASSERT_TRUE(by_name.contains(matrix.name)) << matrix.name;
+      const MatrixQuality& other = *by_name[matrix.name];
+      EXPECT_NEAR(matrix.relative_rmse, other.relative_rmse, 1e-7) << from << " to " << to;
+      EXPECT_EQ(matrix.zero_rows, other.zero_rows) << matrix.name;
+    }
+  }
+  static QuantSpec SpecIn(const std::string& name, const std::string& module) {
+    const auto checkpoint = Checkpoint::Open(PosixFileSystem(), Path(name));
+    EXPECT_TRUE(checkpoint.ok());
+    const auto stored = FindStoredMatrices(*checkpoint);
+    EXPECT_TRUE(stored.ok()) << stored.status().message();
+    for (const StoredMatrix& matrix : stored->matrices)
+      if (matrix.module.ends_with(module)) return matrix.spec;
+    ADD_FAILURE() << "no " << module << " in " << name;
+    return {};
+  }
+
+  static testing::TempFolder* folder_;
+};
+
+testing::TempFolder* AnyToAnyTest::folder_ = nullptr;
+
+TEST_F(AnyToAnyTest, EveryPairIsVerified) {
+  int pairs = 0;
+  for (const Scheme from : AllScheme()) {
+    for (const Scheme to : AllScheme()) {
+      if (from == to || (from == Scheme::kNvfp4 && to == Scheme::kMxfp4)) continue;
+      const std::string source(NameOf(from)), name = "pair";
+      const auto summary = Convert(source, name, RecipeFor(std::string(NameOf(to))));
+      ASSERT_TRUE(summary.ok()) << source << " to " << NameOf(to) << ": "
+                                << summary.status().message();
+      EXPECT_EQ(SpecIn(name, "q_proj").scheme, to);
+      ExpectVerified(source, name, *summary);
+      ++pairs;
+    }
+  }
+  EXPECT_EQ(pairs, 109);  // 11 x 10, without the one that is refused
+}
+
+TEST_F(AnyToAnyTest, WhatTheTargetCanHoldIsExact) {
+  for (const auto& [from, to] :
+       std::vector<std::pair<std::string, std::string>>{{"mxfp4", "bf16"},
+                                                        {"mxfp4", "mxfp8"},
+                                                        {"mxfp4", "fp8-block"},
+                                                        {"mxfp4", "fp8-channel"},
+                                                        {"mxfp4", "nvfp4"},
+                                                        {"mxfp4", "f32"},
+                                                        {"nvfp4", "f32"},
+                                                        {"int8-channel", "f32"},
+                                                        {"mxfp8", "bf16"},
+                                                        {"fp8-block", "f32"}}) {
+    const auto summary = Convert(from, "exact", RecipeFor(to));
+    ASSERT_TRUE(summary.ok()) << summary.status().message();
+    for (const MatrixQuality& matrix : summary->matrices) {
+      EXPECT_EQ(matrix.inexact_blocks, 0u) << from << " to " << to << " " << matrix.name;
+      EXPECT_EQ(matrix.relative_rmse, 0) << from << " to " << to << " " << matrix.name;
+    }
+  }
+}
+
+// The cast copies the codes, and both halves of a fused matrix share the global scale.
+TEST_F(AnyToAnyTest, Mxfp4BecomesNvfp4WithItsOwnCodes) {
+  ASSERT_TRUE(Convert("mxfp4", "cast", RecipeFor("nvfp4")).ok());
+  const auto before = Checkpoint::Open(PosixFileSystem(), Path("mxfp4"));
+  const auto after = Checkpoint::Open(PosixFileSystem(), Path("cast"));
+  std::map<std::string, std::string> globals;
+  for (const TensorRef& tensor : after->tensors()) {
+    const auto bytes = after->ReadAll(tensor, 1 << 22);
+    if (tensor.info->name.ends_with(".weight_packed")) {
+      EXPECT_EQ(*bytes, *before->ReadAll(before->Find(tensor.info->name), 1 << 22));
+    }
+    if (tensor.info->name.ends_with(".weight_global_scale"))
+      globals[tensor.info->name] =
+          std::string(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  }
+  const std::string layer = "model.layers.0.", end = ".weight_global_scale";
+  for (int expert = 0; expert < 3; ++expert) {
+    const std::string name = fmt::format("{}block_sparse_moe.experts.{}.", layer, expert);
+    EXPECT_EQ(globals.at(name + "w1" + end), globals.at(name + "w3" + end));
+  }
+  EXPECT_EQ(globals.at(layer + "self_attn.q_proj" + end),
+            globals.at(layer + "self_attn.v_proj" + end));
+}
+
+TEST_F(AnyToAnyTest, Nvfp4HalvesShareAGlobalScaleHoweverTheyAreMade) {
+  for (const char* rule : {"absmax", "four-over-six", "sweep"}) {
+    Recipe recipe = RecipeFor("nvfp4");
+    recipe.rules[0].scale_rule = rule;
+    const auto summary = Convert("bf16", "shared", recipe);
+    ASSERT_TRUE(summary.ok()) << summary.status().message();
+    ExpectVerified("bf16", "shared", *summary);
+    const auto checkpoint = Checkpoint::Open(PosixFileSystem(), Path("shared"));
+    const std::string name = "model.layers.0.block_sparse_moe.experts.1.";
+    const auto global = [&](const std::string& part) {
+      return *checkpoint->ReadAll(checkpoint->Find(name + part + ".weight_global_scale"), 4);
+    };
+    EXPECT_EQ(global("w1"), global("w3"));
+    EXPECT_NE(global("w1"), global("w2"));
+  }
+}
+
+TEST_F(AnyToAnyTest, SpellingsComeBackBitForBit) {
+  for (const auto& [scheme, there, back] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"fp8-block", "compressed-tensors", "deepseek"},
+           {"mxfp4", "gpt-oss", "compressed-tensors"},
+           {"nvfp4", "modelopt", "compressed-tensors"}}) {
+    Recipe recipe{.rules = {{.scheme = "keep"}}, .dialect = there};
+    std::string source = scheme;
+    if (there == "gpt-oss") {  // quantises experts only
+      ASSERT_TRUE(
+          Convert("bf16", "experts", {.rules = {{.tensor_class = "experts", .scheme = scheme}}})
+              .ok());
+      source = "experts";
+    }
+    const auto first = Convert(source, "there", recipe);
+    ASSERT_TRUE(first.ok()) << there << ": " << first.status().message();
+    ExpectVerified(source, "there", *first, there != "gpt-oss");
+    recipe.dialect = back;
+    const auto second = Convert("there", "back", recipe);
+    ASSERT_TRUE(second.ok()) << back << ": " << second.status().message();
+    const auto a = Checkpoint::Open(PosixFileSystem(), Path(source));
+    const auto b = Checkpoint::Open(PosixFileSystem(), Path("back"));
+    ASSERT_TRUE(b.ok());
+    size_t compared = 0;
+    for (const TensorRef& tensor : a->tensors()) {
+      // gpt-oss has names of its own for gate, up and down.
+      if (there == "gpt-oss" && tensor.info->name.find("experts") != std::string::npos) continue;
+      const TensorRef found = b->Find(tensor.info->name);
+      ASSERT_TRUE(found) << tensor.info->name;
+      // The inverse of the inverse may be a bit off: not every FP32 number is an inverse of one.
+      if (tensor.info->name.ends_with("global_scale")) continue;
+      EXPECT_EQ(*a->ReadAll(tensor, 1 << 22), *b->ReadAll(found, 1 << 22)) << tensor.info->name;
+      ++compared;
+    }
+    EXPECT_GT(compared, 5u);
+  }
+}
+
+TEST_F(AnyToAnyTest, ClassesGoTheirOwnWays) {
+  const Recipe recipe{.rules = {{.tensor_class = "experts", .scheme = "mxfp4"},
+                                {.match = "o_proj$", .scheme = "bf16"},
+                                {.tensor_class = "attention", .scheme = "fp8-channel"},
+                                {.scheme = "keep"}}};
+  const auto summary = Convert("fp8-block", "mixed", recipe);
+  ASSERT_TRUE(summary.ok()) << summary.status().message();
+  ExpectVerified("fp8-block", "mixed", *summary);
+  EXPECT_EQ(SpecIn("mixed", "experts.0.w1").scheme, Scheme::kMxfp4);
+  EXPECT_EQ(SpecIn("mixed", "q_proj").scheme, Scheme::kFp8Channel);
+  EXPECT_EQ(SpecIn("mixed", "o_proj").scheme, Scheme::kBF16);
+  const auto config = nlohmann::json::parse(testing::ReadFile(*folder_ / "mixed/config.json"));
+  const auto& quantization = config["quantization_config"];
+  EXPECT_EQ(quantization["format"], "mixed-precision");
+  EXPECT_EQ(quantization["config_groups"].size(), 2u);
+  EXPECT_EQ(quantization["config_groups"]["group_0"]["format"], "mxfp4-pack-quantized");
+  const auto report =
+      nlohmann::json::parse(testing::ReadFile(*folder_ / "mixed/conversion_report.json"));
+  EXPECT_EQ(report["recipe"], nlohmann::json::parse(RecipeJson(recipe)));
+  EXPECT_EQ(report["dialect"], "compressed-tensors");
+}
+
+TEST_F(AnyToAnyTest, SensitiveWeightsAreKeptUnlessNamed) {
+  const auto all = Convert("bf16", "all", RecipeFor("fp8-channel"));
+  ASSERT_TRUE(all.ok());
+  EXPECT_TRUE(all->plan.warnings.empty());
+  EXPECT_EQ(SpecIn("all", "block_sparse_moe.gate").scheme, Scheme::kF32);
+  EXPECT_EQ(SpecIn("all", "lm_head").scheme, Scheme::kBF16);
+  const auto named =
+      Convert("bf16", "named", {.rules = {{.tensor_class = "router", .scheme = "fp8-channel"}}});
+  ASSERT_TRUE(named.ok()) << named.status().message();
+  ASSERT_EQ(named->plan.warnings.size(), 1u);
+  EXPECT_THAT(named->plan.warnings[0], HasSubstr("router"));
+  EXPECT_EQ(SpecIn("named", "block_sparse_moe.gate").scheme, Scheme::kFp8Channel);
+}
+
+TEST_F(AnyToAnyTest, Nvfp4NeverBecomesMxfp4) {
+  const std::string message = ErrorOf("nvfp4", RecipeFor("mxfp4"));
+  EXPECT_THAT(message, AllOf(HasSubstr("is NVFP4 and stays so"), HasSubstr("bf16 or fp8")));
+  EXPECT_THAT(ErrorOf("nvfp4", {.rules = {{.match = "w1", .scheme = "mxfp4"}}}),
+              HasSubstr("is NVFP4 and stays so"));
+}
+
+TEST_F(AnyToAnyTest, RecipesThatCannotBe) {
+  EXPECT_THAT(ErrorOf("bf16", {.rules = {{.scheme = "mxfp4"}}, .dialect = "deepseek"}),
+              HasSubstr("has no words for it"));
+  EXPECT_THAT(ErrorOf("bf16", {.rules = {{.scheme = "mxfp4"}}, .dialect = "gpt-oss"}),
+              HasSubstr("experts only"));
+  EXPECT_THAT(ErrorOf("bf16", {.rules = {{.scheme = "nvfp4", .scale_rule = "exact-cast"}}}),
+              HasSubstr("for MXFP4 sources"));
+  EXPECT_THAT(ErrorOf("bf16", {.rules = {{.scheme = "keep"}}}), HasSubstr("nothing to convert"));
+  EXPECT_THAT(ErrorOf("bf16", {}), HasSubstr("no rules"));
+}
+
+TEST_F(AnyToAnyTest, BytesDependOnNothingButTheSource) {
+  for (const std::string scheme : {"nvfp4", "fp8-block", "fp8-tensor", "int4-group"}) {
+    ASSERT_TRUE(Convert("bf16", "one", RecipeFor(scheme), 1, 0).ok());
+    ASSERT_TRUE(Convert("bf16", "many", RecipeFor(scheme), 4, 7).ok());
+    EXPECT_EQ(testing::FolderBytes(Path("one")).size(), testing::FolderBytes(Path("many")).size());
+    for (const auto& [name, bytes] : testing::FolderBytes(Path("one")))
+      EXPECT_TRUE(testing::FolderBytes(Path("many")).at(name) == bytes) << scheme << " " << name;
+  }
+}
+
+}  // namespace
+}  // namespace blockscale
