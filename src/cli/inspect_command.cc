@@ -49,6 +49,7 @@ OrderedJson ToJson(const Inspection& inspection) {
           {"bytes", inspection.total.bytes},
           {"fp8_matrices", inspection.fp8_matrices},
           {"int8_matrices", inspection.int8_matrices},
+          {"dialects", inspection.dialects},
           {"schemes", std::move(schemes)},
           {"classes", std::move(classes)},
           {"shards", std::move(shards)},
@@ -87,6 +88,8 @@ void Print(const Inspection& inspection) {
              Size(inspection.total.bytes), inspection.fp8_matrices);
   fmt::print("schemes (by tensor presence and type, scales included)\n");
   for (const auto& [name, count] : inspection.schemes) PrintRow(name, count);
+  for (const auto& [name, count] : inspection.dialects)
+    fmt::print("  {} matrices spelt as {}\n", count, name);
   fmt::print("classes\n");
   for (const auto& [kind, count] : inspection.classes) PrintRow(NameOf(kind), count);
   fmt::print("findings      {}{}\n", inspection.findings.size(),

@@ -33,6 +33,19 @@ std::vector<std::string_view> MethodsOf(Dialect dialect) {
   return {};
 }
 
+// "fmt" names the FP8 format, in several spellings of e4m3.
+Status CheckFmt(const Checkpoint& checkpoint) {
+  const auto& json = checkpoint.config().quantization_json();
+  const auto found = json.find("fmt");
+  if (found == json.end() || !found->is_string()) return OkStatus();
+  const std::string fmt = found->get<std::string>();
+  if (fmt.find("e4m3") != std::string::npos) return OkStatus();
+  return InvalidInput(
+      "{}: fmt is '{}', but the tensors are F8_E4M3; restore the config that belongs "
+      "to them",
+      JoinPath(checkpoint.folder(), kConfigFileName), fmt);
+}
+
 // A config that speaks of another quantisation than the tensors show belongs to another model.
 Status CheckConfig(const Checkpoint& checkpoint, const StoredMatrices& stored) {
   const auto& quantization = checkpoint.config().quantization;
@@ -47,6 +60,7 @@ Status CheckConfig(const Checkpoint& checkpoint, const StoredMatrices& stored) {
           "{}: has no quantization_config, but the checkpoint holds {} matrices such as '{}'; "
           "restore the config that belongs to it",
           config, NameOf(matrix.spec.scheme), matrix.module);
+    if (matrix.spec.element == Format::kE4M3) BLOCKSCALE_RETURN_IF_ERROR(CheckFmt(checkpoint));
     const auto methods = MethodsOf(matrix.dialect);
     if (std::find(methods.begin(), methods.end(), quantization->quant_method) != methods.end())
       continue;

@@ -92,6 +92,13 @@ class ZeroScales {
   }
 
   void Tell(std::vector<Finding>* findings) const {
+    if (any_ && !found_) {
+      const auto zeros = std::count(scales_.begin(), scales_.end(), 0.0f);
+      findings->push_back(
+          {"scale", fmt::format("{}: {} scales of '{}' are 0, over codes that are "
+                                "0 too",
+                                Where(matrix_.weight), zeros, matrix_.scale.info->name)});
+    }
     if (!found_) return;
     findings->push_back(
         {"scale", fmt::format("{}: scale [{}, {}] of '{}' is 0 over codes that are not",
@@ -107,18 +114,20 @@ class ZeroScales {
   uint64_t wrong_cell_ = 0;
 };
 
-// What is wrong with a scale, from its bits; nullptr for a positive, finite one.
-const char* FaultOfScale(uint32_t bits, uint32_t sign, uint32_t infinity) {
-  const uint32_t magnitude = bits & (sign - 1);
-  if (magnitude > infinity) return "NaN";
-  if (magnitude == infinity) return "infinite";
-  if (magnitude == 0) return "zero";
-  return (bits & sign) != 0 ? "negative" : nullptr;
-}
-
+// What is wrong with a scale; nullptr for a positive, finite one. `bits` hold a float of some type
+// whose sign bit is `sign` and whose first magnitude beyond the numbers is `infinity`.
 struct FloatBits {
   uint64_t bytes;
   uint32_t sign, infinity;
+  bool has_infinity = true;
+
+  const char* Fault(uint32_t bits) const {
+    const uint32_t magnitude = bits & (sign - 1);
+    if (magnitude > infinity || (magnitude == infinity && !has_infinity)) return "NaN";
+    if (magnitude == infinity) return "infinite";
+    if (magnitude == 0) return "zero";
+    return (bits & sign) != 0 ? "negative" : nullptr;
+  }
 };
 
 std::optional<FloatBits> BitsOfScale(DType dtype) {
@@ -129,9 +138,17 @@ std::optional<FloatBits> BitsOfScale(DType dtype) {
       return FloatBits{2, 0x8000u, 0x7F80u};
     case DType::kF16:
       return FloatBits{2, 0x8000u, 0x7C00u};
+    case DType::kF8E4M3:
+      return FloatBits{1, 0x80u, 0x7Fu, false};
     default:
       return std::nullopt;
   }
+}
+
+// Powers of two have one code that is no number, 255.
+const char* FaultOfScale(DType dtype, const std::optional<FloatBits>& format, uint32_t bits) {
+  if (format) return format->Fault(bits);
+  return (dtype == DType::kU8 || dtype == DType::kF8E8M0) && bits == 0xFF ? "NaN" : nullptr;
 }
 
 }  // namespace
@@ -164,16 +181,18 @@ std::vector<Finding> ScanCodes(const Checkpoint& checkpoint, const TensorRef& co
 
 std::vector<Finding> ScanScales(const Checkpoint& checkpoint, const TensorRef& scales) {
   const std::optional<FloatBits> format = BitsOfScale(scales.info->dtype);
-  if (!format) return {};
+  const DType dtype = scales.info->dtype;
+  if (!format && dtype != DType::kU8 && dtype != DType::kF8E8M0) return {};
+  const uint64_t width = format ? format->bytes : 1;
   uint64_t count = 0, first = 0;
   const char* first_fault = nullptr;
   const auto visit = [&](uint64_t offset, std::span<const std::byte> chunk) {
-    for (uint64_t i = 0; i + format->bytes <= chunk.size(); i += format->bytes) {
+    for (uint64_t i = 0; i + width <= chunk.size(); i += width) {
       uint32_t bits = 0;
-      std::memcpy(&bits, chunk.data() + i, format->bytes);
-      const char* fault = FaultOfScale(bits, format->sign, format->infinity);
+      std::memcpy(&bits, chunk.data() + i, width);
+      const char* fault = FaultOfScale(dtype, format, bits);
       if (fault == nullptr || count++ > 0) continue;
-      first = (offset + i) / format->bytes;
+      first = (offset + i) / width;
       first_fault = fault;
     }
   };

@@ -12,14 +12,15 @@
 
 namespace blockscale {
 
-// Codes that are NaN; scales that are not finite, are negative, or are zero over codes that are not
-// (a zero block may have a zero scale).
+// Codes that are NaN; scales that are not finite, are negative or zero (over codes that are not
+// zero the finding says so: then the matrix cannot be converted).
 std::vector<Finding> ScanMatrix(const Checkpoint& checkpoint, const Fp8Matrix& matrix);
 
 // Codes that are NaN, of an F8_E4M3 tensor of any shape.
 std::vector<Finding> ScanCodes(const Checkpoint& checkpoint, const TensorRef& codes);
 
-// Scales that are not positive and finite, of F32, F16 or BF16; other types are not looked into.
+// Scales that are not positive and finite, of F32, F16, BF16 or F8_E4M3, or the NaN of E8M0 bytes
+// (U8 and F8_E8M0); other types are not looked into.
 std::vector<Finding> ScanScales(const Checkpoint& checkpoint, const TensorRef& scales);
 
 }  // namespace blockscale

@@ -45,6 +45,7 @@ class Inspector {
     schemes_ = FindMatrixSchemes(checkpoint_);
     out_.fp8_matrices = schemes_.fp8_matrices();
     out_.int8_matrices = schemes_.int8_matrices;
+    out_.dialects = schemes_.dialects;
     for (Finding& finding : schemes_.findings) out_.findings.push_back(std::move(finding));
     for (const auto& [tensor, shard] : checkpoint_.index().weight_map) indexed_.insert(shard);
   }
@@ -142,7 +143,24 @@ class Inspector {
     if (int8 > 0 && method != "compressed-tensors")
       wrong(fmt::format("quant_method is '{}', but there are INT8 matrices", method));
     if (method == "compressed-tensors") CheckCompressedTensors(wrong);
+    CheckFp8Words(wrong);
     CheckBlockSize(wrong);
+  }
+
+  // FP8 of another kind, or in other words than the tensors'.
+  template <typename Wrong>
+  void CheckFp8Words(const Wrong& wrong) {
+    if (!checkpoint_.config().quantization || out_.fp8_matrices == 0) return;
+    const auto& json = checkpoint_.config().quantization_json();
+    if (const auto kind = json.find("fmt"); kind != json.end() && kind->is_string())
+      if (kind->get<std::string>().find("e4m3") == std::string::npos)
+        wrong(fmt::format("fmt is {}, but the matrices are F8_E4M3", kind->dump()));
+    const auto deepseek = out_.dialects.find("deepseek");
+    if (out_.quant_method == "compressed-tensors" && deepseek != out_.dialects.end())
+      wrong(
+          fmt::format("quant_method is 'compressed-tensors', but {} matrices have a "
+                      "weight_scale_inv, which is not how it spells scales",
+                      deepseek->second));
   }
 
   template <typename Wrong>
@@ -182,12 +200,14 @@ class Inspector {
   void ScanData() {
     out_.data_read = true;
     const size_t matrices = schemes_.fp8.size(), unscaled = schemes_.fp8_unscaled.size();
-    std::vector<std::vector<Finding>> found(matrices + unscaled + schemes_.int8_scales.size());
+    std::vector<TensorRef> scales = schemes_.int8_scales;
+    scales.insert(scales.end(), schemes_.other_scales.begin(), schemes_.other_scales.end());
+    std::vector<std::vector<Finding>> found(matrices + unscaled + scales.size());
     oneapi::tbb::parallel_for(size_t{0}, found.size(), [&](size_t i) {
       found[i] = i < matrices ? ScanMatrix(checkpoint_, schemes_.fp8[i])
                  : i < matrices + unscaled
                      ? ScanCodes(checkpoint_, schemes_.fp8_unscaled[i - matrices])
-                     : ScanScales(checkpoint_, schemes_.int8_scales[i - matrices - unscaled]);
+                     : ScanScales(checkpoint_, scales[i - matrices - unscaled]);
     });
     for (std::vector<Finding>& findings : found)
       for (Finding& finding : findings) out_.findings.push_back(std::move(finding));

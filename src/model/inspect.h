@@ -29,8 +29,9 @@ struct Inspection {
   // Scales count with their matrices. Names: model/matrix_schemes.h, or the type of a plain tensor.
   std::map<std::string, TensorCount> schemes;
   std::map<TensorClass, TensorCount> classes;
-  uint64_t fp8_matrices = 0;   // F8_E4M3, with usable scales or without
-  uint64_t int8_matrices = 0;  // likewise
+  std::map<std::string, uint64_t> dialects;  // spelling -> quantised matrices
+  uint64_t fp8_matrices = 0;                 // F8_E4M3, with usable scales or without
+  uint64_t int8_matrices = 0;                // likewise
   std::vector<std::pair<std::string, TensorCount>> shards;
   std::vector<Finding> findings;
   bool data_read = false;
@@ -46,7 +47,7 @@ struct Inspection {
 //   total-size         the index's total_size is not the size of the tensors
 //   shard-count        "-of-N" in shard names is not their number, or they count from 0
 //   scale              missing, doubled, of a wrong type or shape; with data: not finite,
-//                      negative, or zero (of FP8: zero over codes that are not zero)
+//                      negative or zero
 //   nan-codes          with data: FP8 codes that are NaN, how many and where the first is
 //   config             quantization_config says what the tensors do not show
 //
@@ -57,8 +58,8 @@ struct Inspection {
 //
 //   {"folder", "family" ("unknown" without one), "model_type", "quant_method",
 //    "tensors", "bytes", "fp8_matrices", "int8_matrices",
-//    "schemes": {NAME: {"tensors", "bytes"}, ...}, "classes": {NAME: {"tensors", "bytes"}, ...},
-//    "shards": [{"name", "tensors", "bytes"}, ...], "data_read",
+//    "dialects": {NAME: matrices, ...}, "schemes": {NAME: {"tensors", "bytes"}, ...}, "classes":
+//    {NAME: {"tensors", "bytes"}, ...}, "shards": [{"name", "tensors", "bytes"}, ...], "data_read",
 //    "findings": [{"kind", "message"}, ...]}
 Result<Inspection> InspectCheckpoint(FileSystem& files, const std::string& folder, bool read_data);
 

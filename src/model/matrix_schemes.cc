@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "checkpoint/stored_matrix.h"
+
 namespace blockscale {
 namespace {
 
@@ -20,7 +22,9 @@ class Finder {
   explicit Finder(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
   MatrixSchemes Run() {
+    AddStored();
     for (const TensorRef& tensor : checkpoint_.tensors()) {
+      if (out_.scheme_of.contains(tensor.info)) continue;
       switch (tensor.info->dtype) {
         case DType::kF8E4M3:
           AddFp8(tensor);
@@ -28,14 +32,49 @@ class Finder {
         case DType::kI8:
           AddInt8(tensor);
           break;
+        case DType::kF8E5M2:
+        case DType::kF8E4M3Fnuz:
+        case DType::kF8E5M2Fnuz:
+          AddUnsupported(tensor);
+          break;
         default:
           AddOther(tensor);
       }
     }
+    // FP8 and INT8 tell their own above.
+    for (Finding& finding : packed_findings_)
+      if (finding.message.find(".weight_packed'") != std::string::npos ||
+          finding.message.find("_blocks'") != std::string::npos)
+        out_.findings.push_back(std::move(finding));
     return std::move(out_);
   }
 
  private:
+  // What has more than one tensor beside its codes, or codes of less than a byte. Its troubles are
+  // told once all matrices are known.
+  void AddStored() {
+    const Result<StoredMatrices> stored = FindStoredMatrices(checkpoint_, &packed_findings_);
+    if (!stored.ok()) return;
+    for (const StoredMatrix& matrix : stored->matrices) {
+      if (matrix.spec.has_scales()) ++out_.dialects[std::string(NameOf(matrix.dialect))];
+      if (!IsPacked(matrix.spec.scheme)) continue;
+      std::string scheme(NameOf(matrix.spec.scheme));
+      if (matrix.spec.scheme == Scheme::kInt4Group)
+        scheme += fmt::format(" {}", matrix.spec.block_columns);
+      for (const TensorRef& scale : {matrix.scales, matrix.global})
+        if (scale && !out_.scheme_of.contains(scale.info)) out_.other_scales.push_back(scale);
+      for (const TensorRef& tensor :
+           {matrix.codes, matrix.scales, matrix.global, matrix.input_scale, matrix.shape})
+        if (tensor) out_.scheme_of[tensor.info] = scheme;
+      ++out_.other_matrices;
+    }
+  }
+
+  static bool IsPacked(Scheme scheme) {
+    return scheme == Scheme::kMxfp8 || scheme == Scheme::kMxfp4 || scheme == Scheme::kNvfp4 ||
+           scheme == Scheme::kInt4Group;
+  }
+
   void AddFp8(const TensorRef& weight) {
     // Scales in a packed format (NVFP4) are F8_E4M3 themselves.
     if (IsScaleOfOther(weight)) return;
@@ -108,7 +147,28 @@ class Finder {
                                       ShapeText(info.shape))});
   }
 
+  void AddUnsupported(const TensorRef& tensor) {
+    out_.findings.push_back(
+        {"scale",
+         fmt::format("{}: tensor '{}' is {}; only F8_E4M3 can be converted",
+                     tensor.shard->file->path(), tensor.info->name, NameOf(tensor.info->dtype))});
+    AddOther(tensor);
+  }
+
+  // The scale of a matrix that is not there.
+  void CheckOrphan(const TensorRef& tensor) {
+    const std::string_view name = tensor.info->name;
+    constexpr std::string_view kEnding = ".weight_scale_inv";
+    if (!name.ends_with(kEnding)) return;
+    const std::string module(name.substr(0, name.size() - kEnding.size()));
+    if (checkpoint_.Find(module + ".weight")) return;
+    out_.findings.push_back(
+        {"scale", fmt::format("{}: tensor '{}' is the scale of a matrix that is not there",
+                              tensor.shard->file->path(), name)});
+  }
+
   void AddOther(const TensorRef& weight) {
+    CheckOrphan(weight);
     const TensorRef scale = ScaleOf(weight.info->name);
     if (!scale) return;
     ++out_.other_matrices;
@@ -147,6 +207,7 @@ class Finder {
 
   const Checkpoint& checkpoint_;
   MatrixSchemes out_;
+  std::vector<Finding> packed_findings_;
 };
 
 }  // namespace

@@ -112,14 +112,28 @@ TEST(MatrixSchemes, OtherPairsAreNamedAsTheyAre) {
                       Tensor("x.weight_scale", scale, {2, 1}, bytes(scale))},
                      "{}");
   };
-  EXPECT_EQ(packed("U8", "U8").scheme, "u8 with u8 scales");
+  EXPECT_EQ(packed("U8", "U8").scheme, "mxfp4");
+  EXPECT_EQ(packed("U8", "U8").schemes.dialects.at("compressed-tensors"), 1u);
+  EXPECT_EQ(packed("U8", "U8").schemes.other_scales.size(), 1u);
   EXPECT_EQ(packed("I32", "F32").scheme, "i32 with f32 scales");
   const Found nvfp4 = packed("U8", "F8_E4M3");  // the F8_E4M3 tensor is a scale, not a matrix
   EXPECT_EQ(nvfp4.scheme, "u8 with f8_e4m3 scales");
   EXPECT_EQ(nvfp4.schemes.fp8_matrices(), 0u);
   EXPECT_EQ(nvfp4.schemes.other_matrices, 1u);
-  EXPECT_TRUE(nvfp4.schemes.findings.empty());
-  EXPECT_EQ(SchemesOf({Tensor("x.weight", "F8_E5M2", {2, 8}, 1)}, "{}").scheme, "f8_e5m2");
+  ASSERT_EQ(nvfp4.schemes.findings.size(), 1u);
+  EXPECT_NE(nvfp4.schemes.findings[0].message.find("x.weight_global_scale is not in the index"),
+            std::string::npos);
+  const Found whole = SchemesOf(
+      {Tensor("x.weight_packed", "U8", {2, 8}, 1), Tensor("x.weight_scale", "F8_E4M3", {2, 1}, 1),
+       Tensor("x.weight_global_scale", "F32", {1}, 4)},
+      "{}");
+  EXPECT_EQ(whole.scheme, "nvfp4");
+  EXPECT_TRUE(whole.schemes.findings.empty());
+  EXPECT_EQ(whole.schemes.other_scales.size(), 2u);
+  const Found e5m2 = SchemesOf({Tensor("x.weight", "F8_E5M2", {2, 8}, 1)}, "{}");
+  EXPECT_EQ(e5m2.scheme, "f8_e5m2");
+  ASSERT_EQ(e5m2.schemes.findings.size(), 1u);
+  EXPECT_NE(e5m2.schemes.findings[0].message.find("F8_E5M2"), std::string::npos);
 }
 
 }  // namespace
