@@ -309,7 +309,9 @@ Result<SafetensorsHeader> ReadSafetensorsHeader(const ReadableFile& file) {
   const std::string& path = file.path();
   const uint64_t size = file.facts().size;
   if (size < 8)
-    return InvalidInput("{}: has {} bytes, too few for a safetensors header", path, size);
+    return InvalidInput(
+        "{}: has {} bytes, too few for a safetensors header; it was cut off: get it again", path,
+        size);
   uint64_t length = 0;
   BLOCKSCALE_RETURN_IF_ERROR(file.ReadAt(0, std::as_writable_bytes(std::span(&length, 1))));
   if (length > kMaxHeaderBytes)

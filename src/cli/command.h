@@ -29,6 +29,7 @@ Command AddInspect(CLI::App& root);
 Command AddConvert(CLI::App& root);
 Command AddVerify(CLI::App& root);
 Command AddCheck(CLI::App& root);
+Command AddDiff(CLI::App& root);
 Command AddSynth(CLI::App& root);
 
 // Counts and sizes: whole numbers from `least` on; what no machine has is a slip of the keyboard.

@@ -88,7 +88,7 @@ int DryRun(const Flags& flags) {
   PrintWarnings(*plan);
   if (flags.json) {
     fmt::print("{}\n", PlanJson(*plan).dump(2));
-  } else {
+  } else if (!flags.quiet) {
     PrintPlan(flags, *plan);
     fmt::print("Dry run: nothing was written\n");
   }

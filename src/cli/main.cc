@@ -10,6 +10,7 @@
 #include <system_error>
 #include <vector>
 
+#include "base/status.h"
 #include "blockscale/version.h"
 #include "cli/command.h"
 
@@ -17,7 +18,8 @@ namespace blockscale::cli {
 namespace {
 
 std::vector<Command> AddCommands(CLI::App& root) {
-  return {AddInspect(root), AddConvert(root), AddVerify(root), AddCheck(root), AddSynth(root)};
+  return {AddInspect(root), AddConvert(root), AddVerify(root),
+          AddDiff(root),    AddCheck(root),   AddSynth(root)};
 }
 
 // A checkpoint may have more shards than the usual 1,024 open files.
@@ -59,7 +61,8 @@ int Main(int argc, char** argv) {
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return root.exit(error) == 0 ? kOk : kError;
+    if (error.get_exit_code() == 0) return root.exit(error);  // --help and --version
+    return Fail(InvalidInput("{}; `blockscale COMMAND --help` explains", error.what()));
   }
   for (const Command& command : commands)
     if (command.app->parsed()) return RunAndFlush(command);

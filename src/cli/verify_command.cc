@@ -11,6 +11,8 @@
 #include "base/status.h"
 #include "blockscale/verify.h"
 #include "blockscale/version.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/index.h"
 #include "checkpoint/output_file.h"
 #include "cli/command.h"
 #include "cli/failure_lines.h"
@@ -50,8 +52,11 @@ std::string ReportText(const Flags& flags, const VerifyReport& report) {
 }
 
 std::string PageText(const Flags& flags, const VerifyReport& report) {
-  QualityPage page{.title = report.failures.empty() ? "Verification: everything holds"
-                                                    : "Verification: failures",
+  const bool sample = report.matrices.size() < report.matrices_total;
+  QualityPage page{.title = !report.failures.empty() ? "Verification: failures"
+                            : sample ? fmt::format("Verification: {} of {} matrices, which hold",
+                                                   report.matrices.size(), report.matrices_total)
+                                     : "Verification: everything holds",
                    .matrices = &report.matrices};
   page.facts = {
       {"Source", flags.options.source},
@@ -69,6 +74,12 @@ struct Target {
   std::filesystem::path folder, name;
 };
 
+// Names that no report may take from what is there.
+bool BelongsToCheckpoint(const std::string& name) {
+  return name == kConfigFileName || name == kIndexFileName || name.ends_with(".safetensors") ||
+         name.starts_with("conversion_");
+}
+
 // Decided before the long work begins. The source is never written to, not even in a subfolder.
 Result<Target> TargetOf(const std::string& path, const std::string& source) {
   std::error_code error;
@@ -84,6 +95,10 @@ Result<Target> TargetOf(const std::string& path, const std::string& source) {
   if (std::mismatch(root.begin(), root.end(), target.folder.begin(), target.folder.end()).first ==
       root.end())
     return Refused("{}: lies in the source, which is never written to; choose another place", path);
+  // What the source has under this name the converted checkpoint has too.
+  if ((BelongsToCheckpoint(target.name.string()) || std::filesystem::exists(root / target.name)) &&
+      std::filesystem::exists(file, error))
+    return Refused("{}: is a part of a checkpoint; give the report another name", path);
   return target;
 }
 

@@ -29,6 +29,47 @@ Status CheckOptions(const ConvertOptions& options) {
   return OkStatus();
 }
 
+// What can be checked before the plan is made and before anything is written.
+Result<Checkpoint> OpenSource(FileSystem& files, const ConvertOptions& options) {
+  BLOCKSCALE_RETURN_IF_ERROR(CheckOptions(options));
+  BLOCKSCALE_ASSIGN_OR_RETURN(Checkpoint source, Checkpoint::Open(files, options.source));
+  BLOCKSCALE_RETURN_IF_ERROR(CheckFolders(files, options.source, options.output));
+  BLOCKSCALE_RETURN_IF_ERROR(CheckOutputFolder(files, options.output, options.resume));
+  // They are copied last, when hours of work would be at stake.
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> side_files,
+                              ListSideFiles(files, options.source));
+  for (const std::string& name : side_files)
+    BLOCKSCALE_RETURN_IF_ERROR(files.OpenForRead(JoinPath(options.source, name)).status());
+  return source;
+}
+
+// Folders of the source that nobody copies: a package of code there would be missed at load time.
+Result<std::vector<std::string>> FoldersLeftOut(FileSystem& files, const std::string& source) {
+  std::vector<std::string> left_out;
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(source));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> copied, ListSideFiles(files, source));
+  for (const std::string& name : names) {
+    if (name.starts_with(".")) continue;
+    const Result<FileFacts> facts = files.Stat(JoinPath(source, name));
+    const bool some = std::any_of(copied.begin(), copied.end(), [&](const std::string& file) {
+      return file.starts_with(name + "/");
+    });
+    if (facts.ok() && facts->is_directory && !some) left_out.push_back(name);
+  }
+  return left_out;
+}
+
+uint64_t NeededBytes(const ConvertPlanSummary& summary) {
+  return summary.file_bytes + kReserveBytes + kReservePerMatrix * summary.matrices;
+}
+
+Status NoRoom(const ConvertOptions& options, uint64_t needed, uint64_t free) {
+  return {StatusCode::kDiskFull,
+          fmt::format("{}: {} bytes are needed (shards and reports) and {} are free; make room or "
+                      "choose another disk (nothing was written)",
+                      options.output, needed, free)};
+}
+
 Result<ConvertPlanSummary> Summarise(FileSystem& files, const ConvertOptions& options,
                                      const ConversionPlan& plan) {
   ConvertPlanSummary summary{.matrices = plan.matrices.size(),
@@ -40,9 +81,14 @@ Result<ConvertPlanSummary> Summarise(FileSystem& files, const ConvertOptions& op
                              .file_bytes = plan.file_bytes,
                              .dialect = std::string(NameOf(plan.dialect)),
                              .warnings = plan.warnings};
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> left_out,
+                              FoldersLeftOut(files, options.source));
+  for (const std::string& name : left_out)
+    summary.warnings.push_back(fmt::format(
+        "folder '{}' of the source is not copied; if the model's code needs it, copy it yourself",
+        name));
   BLOCKSCALE_ASSIGN_OR_RETURN(summary.free_bytes, FreeBytesAt(files, options.output));
-  summary.fits = summary.file_bytes + kReserveBytes + kReservePerMatrix * summary.matrices <=
-                 summary.free_bytes;
+  summary.fits = NeededBytes(summary) <= summary.free_bytes;
   return summary;
 }
 
@@ -67,7 +113,7 @@ class Conversion {
     const uint64_t bytes_before = progress_.bytes_done;
     Journal journal(files_, options_.output, std::move(state));
     BLOCKSCALE_RETURN_IF_ERROR(journal.Save());
-    BLOCKSCALE_RETURN_IF_ERROR(Stream(journal));
+    if (const Status status = Stream(journal); !status.ok()) return AfterFailure(status, journal);
     BLOCKSCALE_RETURN_IF_ERROR(CheckSourceUnchanged(journal.state().source));
 
     ConvertSummary result{.plan = summary_, .shards_reused = reused_};
@@ -144,17 +190,23 @@ class Conversion {
     return digest == finished.digest;
   }
 
+  // A source that must be mended first has no run to continue: nothing is left of it. What a full
+  // disk stopped can be continued.
+  Status AfterFailure(const Status& status, const Journal& journal) {
+    if (status.code() == StatusCode::kInvalidInput && journal.state().shards.empty())
+      BLOCKSCALE_RETURN_IF_ERROR(files_.Remove(JoinPath(options_.output, kStateFileName)));
+    if (status.code() != StatusCode::kDiskFull) return status;
+    return {status.code(),
+            status.message() + "; what is finished is kept: make room and run again with --resume"};
+  }
+
   bool Stopped() const { return options_.stop != nullptr && options_.stop->load(); }
 
   Status CheckSpace() {
     uint64_t needed = kReserveBytes + kReservePerMatrix * summary_.matrices;
     for (const PlannedShard* shard : todo_) needed += shard->header.file_bytes();
     BLOCKSCALE_ASSIGN_OR_RETURN(const uint64_t free, FreeBytesAt(files_, options_.output));
-    if (needed <= free) return OkStatus();
-    return {StatusCode::kDiskFull,
-            fmt::format("{}: {} bytes are needed and {} are free; make room or choose another disk "
-                        "(nothing was written)",
-                        options_.output, needed, free)};
+    return needed <= free ? OkStatus() : NoRoom(options_, needed, free);
   }
 
   Status Stream(Journal& journal) {
@@ -235,8 +287,10 @@ class Conversion {
                             .warnings = plan_.warnings,
                             .seconds = result.seconds,
                             .written_bytes = written};
-    BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files_, output, kReportHtmlName,
-                                                   ReportHtml(facts, summary_, result.matrices)));
+    // A run that had nothing left to do keeps the page with the throughput of the one that did.
+    if (!todo_.empty() || !files_.Exists(JoinPath(output, kReportHtmlName)))
+      BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files_, output, kReportHtmlName,
+                                                     ReportHtml(facts, summary_, result.matrices)));
     return WriteFileAtomically(files_, output, kReportJsonName,
                                ReportJson(facts, summary_, result.matrices));
   }
@@ -270,21 +324,20 @@ class Conversion {
 }  // namespace
 
 Result<ConvertPlanSummary> PlanConversionOn(FileSystem& files, const ConvertOptions& options) {
-  BLOCKSCALE_RETURN_IF_ERROR(CheckOptions(options));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
-  BLOCKSCALE_RETURN_IF_ERROR(CheckFolders(files, options.source, options.output));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, OpenSource(files, options));
   BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan,
                               MakeConversionPlan(source, options.recipe, options.range));
   return Summarise(files, options, plan);
 }
 
 Result<ConvertSummary> ConvertCheckpointOn(FileSystem& files, const ConvertOptions& options) {
-  BLOCKSCALE_RETURN_IF_ERROR(CheckOptions(options));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
-  BLOCKSCALE_RETURN_IF_ERROR(CheckFolders(files, options.source, options.output));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, OpenSource(files, options));
   BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan,
                               MakeConversionPlan(source, options.recipe, options.range));
   BLOCKSCALE_ASSIGN_OR_RETURN(const ConvertPlanSummary summary, Summarise(files, options, plan));
+  // A continued run needs less: it is asked again when it is known what is left.
+  if (!summary.fits && !options.resume)
+    return NoRoom(options, NeededBytes(summary), summary.free_bytes);
   return Conversion(files, options, source, plan, summary).Run();
 }
 

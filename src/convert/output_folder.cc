@@ -37,6 +37,13 @@ Status WalkFiles(FileSystem& files, const std::string& folder, const std::string
   return OkStatus();
 }
 
+Status NotEmpty(const std::string& output, const std::string& name) {
+  return Refused(
+      "{}: the output folder is not empty (it holds '{}'); continue an earlier run with "
+      "--resume or choose another folder",
+      output, name);
+}
+
 }  // namespace
 
 Status CheckFolders(FileSystem& files, const std::string& source, const std::string& output) {
@@ -57,6 +64,12 @@ Status CheckFolders(FileSystem& files, const std::string& source, const std::str
   return OkStatus();
 }
 
+Status CheckOutputFolder(FileSystem& files, const std::string& output, bool resume) {
+  if (resume || !files.Exists(output)) return OkStatus();
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(output));
+  return names.empty() ? OkStatus() : NotEmpty(output, names.front());
+}
+
 Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& output, bool resume) {
   BLOCKSCALE_RETURN_IF_ERROR(files.CreateDirectories(output));
   OutputFolder folder;
@@ -72,10 +85,7 @@ Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& outp
   }));
   const bool empty = partials.empty() && first_other.empty();
   if (!resume && !empty)
-    return Refused(
-        "{}: the output folder is not empty (it holds '{}'); continue an earlier run with "
-        "--resume or choose another folder",
-        output, first_other.empty() ? partials.front() : first_other);
+    return NotEmpty(output, first_other.empty() ? partials.front() : first_other);
   const std::string state_path = JoinPath(output, kStateFileName);
   if (files.Exists(state_path)) {
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::string text,

@@ -15,6 +15,10 @@ namespace blockscale {
 // Refuses an output that is the source folder, lies in it, or holds it; links are resolved first.
 Status CheckFolders(FileSystem& files, const std::string& source, const std::string& output);
 
+// Refuses, without touching anything, a folder that TakeOutputFolder would refuse for what lies in
+// it.
+Status CheckOutputFolder(FileSystem& files, const std::string& output, bool resume);
+
 struct OutputFolder {
   std::unique_ptr<FileLock> lock;        // held while it lives
   std::optional<ConversionState> state;  // of the run to be continued

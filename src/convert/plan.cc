@@ -18,9 +18,15 @@ using Way = OutputMatrix::Way;
 using Role = SpeltTensor::Role;
 
 // A tensor that only a quantised matrix could explain, and that none does.
-Status CheckLeftOver(const TensorRef& tensor) {
+Status CheckLeftOver(const Checkpoint& checkpoint, const TensorRef& tensor) {
   const TensorInfo& info = *tensor.info;
-  if (info.name.ends_with(".weight_scale_inv"))
+  constexpr std::string_view kScale = ".weight_scale_inv";
+  if (info.name.ends_with(kScale)) {
+    const TensorRef weight =
+        checkpoint.Find(info.name.substr(0, info.name.size() - kScale.size()) + ".weight");
+    if (weight) return CheckLeftOver(checkpoint, weight);
+  }
+  if (info.name.ends_with(kScale))
     return InvalidInput(
         "{}: tensor '{}' is the scale of an FP8 matrix that is not there; the "
         "checkpoint is incomplete",
@@ -145,7 +151,8 @@ class Planner {
   }
 
   Status AddCopy(const TensorRef& tensor, PlannedShard& shard) {
-    if (!known_.contains(tensor.info)) BLOCKSCALE_RETURN_IF_ERROR(CheckLeftOver(tensor));
+    if (!known_.contains(tensor.info))
+      BLOCKSCALE_RETURN_IF_ERROR(CheckLeftOver(checkpoint_, tensor));
     ++plan_.kept_tensors;
     shard.items.push_back({.copy = tensor});
     // Items do not move any more when their places are noted (Finish).
@@ -316,6 +323,7 @@ Result<ConversionPlan> MakeConversionPlan(const Checkpoint& checkpoint, const Re
                                           Int8Range int8_range) {
   BLOCKSCALE_ASSIGN_OR_RETURN(const RecipeBook book, RecipeBook::Make(recipe));
   ConversionPlan plan;
+  BLOCKSCALE_RETURN_IF_ERROR(CheckFp8Config(checkpoint));
   BLOCKSCALE_ASSIGN_OR_RETURN(plan.stored, FindStoredMatrices(checkpoint));
   BLOCKSCALE_ASSIGN_OR_RETURN(Targets targets, ChooseTargets(checkpoint, plan.stored, book));
   plan.dialect = targets.dialect;

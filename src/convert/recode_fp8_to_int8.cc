@@ -69,6 +69,26 @@ RowsLoss LossOf(const RowQuality& quality, double scale) {
           .inexact_blocks = quality.sum_squared_errors > 0};
 }
 
+// Codes of 127 whose value lies beyond it: with a scale of absmax / 127.5 the largest may. (-128
+// has room for all.)
+uint64_t CountClipped(const OutputMatrix& matrix, uint64_t first, uint64_t row,
+                      const RecodeBuffers& buffers) {
+  const StoredMatrix& from = *matrix.sources.front();
+  const uint64_t columns = matrix.columns, grid_columns = from.spec.grid_columns(columns);
+  const uint64_t width = from.spec.block_columns == 0 ? columns : from.spec.block_columns;
+  const uint64_t grid_row = from.spec.grid_row(first + row) - from.spec.grid_row(first);
+  uint64_t clipped = 0;
+  for (uint64_t column = 0; column < columns; ++column) {
+    if (buffers.codes[row * columns + column] != std::byte{127}) continue;
+    const auto code = std::to_integer<uint8_t>(buffers.stored.codes[row * columns + column]);
+    const float value =
+        E4M3::Decode(code) * buffers.stored.effective[grid_row * grid_columns + column / width];
+    // The margin is for the rounding of the scale, as in `verify`.
+    clipped += value > 127.0 * buffers.row_scales[row] * (1 + 1e-6);
+  }
+  return clipped;
+}
+
 }  // namespace
 
 Status RecodeFp8ToInt8(const Checkpoint& source, const OutputMatrix& matrix, uint64_t first,
@@ -96,8 +116,11 @@ Status RecodeFp8ToInt8(const Checkpoint& source, const OutputMatrix& matrix, uin
   if (fault.kind != RowFault::Kind::kNone) return FaultError(source, from, first, *buffers, fault);
   buffers->scales.resize(count * sizeof(float));
   std::memcpy(buffers->scales.data(), buffers->row_scales.data(), buffers->scales.size());
-  for (uint64_t row = 0; row < count; ++row)
+  for (uint64_t row = 0; row < count; ++row) {
     buffers->losses.push_back(LossOf(buffers->quality[row], buffers->row_scales[row]));
+    if (matrix.encode.int8_range == Int8Range::k128)
+      buffers->losses.back().clipped = CountClipped(matrix, first, row, *buffers);
+  }
   return OkStatus();
 }
 

@@ -128,6 +128,28 @@ Dialect UsualDialect(const StoredMatrices& stored, const Targets& targets) {
 
 }  // namespace
 
+Status CheckFp8Config(const Checkpoint& checkpoint) {
+  const auto& tensors = checkpoint.tensors();
+  const auto fp8 = std::find_if(tensors.begin(), tensors.end(), [](const TensorRef& tensor) {
+    return tensor.info->dtype == DType::kF8E4M3 && tensor.info->name.ends_with(".weight");
+  });
+  if (fp8 == tensors.end()) return OkStatus();
+  const std::string config = JoinPath(checkpoint.folder(), kConfigFileName);
+  const auto& quantization = checkpoint.config().quantization;
+  if (!quantization)
+    return InvalidInput(
+        "{}: has no quantization_config, but tensor '{}' and maybe more are F8_E4M3; restore the "
+        "config that belongs to them",
+        config, fp8->info->name);
+  for (const char* method : {"fp8", "mxfp8", "deepseek_v4_fp8", "compressed-tensors", "modelopt",
+                             "modelopt_fp4", "mxfp4"})
+    if (quantization->quant_method == method) return OkStatus();
+  return InvalidInput(
+      "{}: quant_method is '{}', but tensor '{}' and maybe more are F8_E4M3 ('fp8'); restore the "
+      "config that belongs to them",
+      config, quantization->quant_method, fp8->info->name);
+}
+
 Result<Targets> ChooseTargets(const Checkpoint& checkpoint, const StoredMatrices& stored,
                               const RecipeBook& book) {
   BLOCKSCALE_RETURN_IF_ERROR(CheckConfig(checkpoint, stored));

@@ -14,6 +14,10 @@
 
 namespace blockscale {
 
+// Refuses a checkpoint with FP8 matrices whose config speaks of no FP8 at all: the cause, told
+// before what follows from it (a block size that is missing).
+Status CheckFp8Config(const Checkpoint& checkpoint);
+
 struct Targets {
   std::vector<MatrixTarget> of;       // [matrices]: with the present spec where it is kept
   std::vector<bool> changes;          // [matrices]: scheme or spelling

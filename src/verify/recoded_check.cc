@@ -2,85 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "verify/element_grid.h"
 #include "verify/matrix_check.h"
+#include "verify/stored_values.h"
 #include "verify/trouble.h"
 
 namespace blockscale {
 namespace {
 
 constexpr uint64_t kPieceElements = uint64_t{1} << 18;
-
-// Some rows of a stored matrix, decoded.
-struct Rows {
-  std::vector<double> codes, values;  // element and element times scale
-  std::vector<float> scales;          // of each block of each row
-};
-
-uint64_t WidthOf(const StoredMatrix& matrix) {
-  return matrix.spec.block_columns == 0 ? matrix.columns : matrix.spec.block_columns;
-}
-
-class Reader {
- public:
-  Reader(const Checkpoint& checkpoint, const StoredMatrix& matrix)
-      : checkpoint_(checkpoint), matrix_(matrix) {}
-
-  Status Open() {
-    if (!matrix_.global) return OkStatus();
-    std::vector<std::byte> bytes(sizeof(float));
-    BLOCKSCALE_RETURN_IF_ERROR(checkpoint_.Read(matrix_.global, 0, bytes));
-    std::memcpy(&global_, bytes.data(), sizeof global_);
-    return OkStatus();
-  }
-
-  // Row by row, as interleaved experts stand; values as FP32 products, which they are defined as.
-  Status Read(uint64_t first, uint64_t count, Rows* rows) {
-    const uint64_t columns = matrix_.columns, width = WidthOf(matrix_);
-    const uint64_t grid = matrix_.spec.has_scales() ? (columns + width - 1) / width : 0;
-    rows->codes.resize(count * columns);
-    rows->values.resize(count * columns);
-    rows->scales.assign(count * std::max<uint64_t>(grid, 1), 1.0f);
-    for (uint64_t row = 0; row < count; ++row) {
-      BLOCKSCALE_RETURN_IF_ERROR(ReadRow(first + row, grid, rows->scales.data() + row * grid));
-      for (uint64_t column = 0; column < columns; ++column) {
-        const double code = ValueAt(matrix_.spec.element, line_.data(), column);
-        const float scale = grid == 0 ? 1.0f : rows->scales[row * grid + column / width];
-        rows->codes[row * columns + column] = code;
-        rows->values[row * columns + column] =
-            static_cast<double>(static_cast<float>(code) * scale);
-      }
-    }
-    return OkStatus();
-  }
-
- private:
-  Status ReadRow(uint64_t row, uint64_t grid, float* scales) {
-    const uint64_t stored = matrix_.first_row + row * matrix_.row_step;
-    line_.resize(matrix_.code_row_bytes());
-    BLOCKSCALE_RETURN_IF_ERROR(checkpoint_.Read(matrix_.codes, stored * line_.size(), line_));
-    if (grid == 0) return OkStatus();
-    const uint64_t block_rows = matrix_.spec.block_rows;
-    const uint64_t grid_row = block_rows == 0 ? 0 : block_rows == 1 ? stored : row / block_rows;
-    scale_line_.resize(grid * matrix_.spec.scale_bytes());
-    BLOCKSCALE_RETURN_IF_ERROR(
-        checkpoint_.Read(matrix_.scales, grid_row * scale_line_.size(), scale_line_));
-    for (uint64_t i = 0; i < grid; ++i) {
-      const auto scale = static_cast<float>(ValueAt(matrix_.spec.scale, scale_line_.data(), i));
-      scales[i] = matrix_.global_kind == GlobalScale::Kind::kDivisor      ? scale / global_
-                  : matrix_.global_kind == GlobalScale::Kind::kMultiplier ? scale * global_
-                                                                          : scale;
-    }
-    return OkStatus();
-  }
-
-  const Checkpoint& checkpoint_;
-  const StoredMatrix& matrix_;
-  float global_ = 1;
-  std::vector<std::byte> line_, scale_line_;
-};
 
 std::string NameOfMatrix(const StoredMatrix& matrix) {
   return matrix.dialect == Dialect::kGptOss ? matrix.module : matrix.codes.info->name;
@@ -97,8 +28,8 @@ class RecodedCheck {
                 .to = std::string(NameOf(to.spec.scheme))};
   }
 
-  void Take(uint64_t first, const Rows& source, const Rows& converted) {
-    const uint64_t columns = to_.columns, width = WidthOf(to_);
+  void Take(uint64_t first, const DecodedRows& source, const DecodedRows& converted) {
+    const uint64_t columns = to_.columns, width = BlockWidthOf(to_);
     for (uint64_t row = 0; row * columns < source.values.size(); ++row) {
       bool zero = true;
       for (uint64_t begin = 0; begin < columns; begin += width) {
@@ -196,11 +127,11 @@ Result<MatrixQuality> CheckRecoded(const Checkpoint& source, const StoredMatrix&
                                        to.columns, from.rows, from.columns)});
     return MatrixQuality{.name = NameOfMatrix(to)};
   }
-  Reader before(source, from), after(converted, to);
+  ValueReader before(source, from), after(converted, to);
   BLOCKSCALE_RETURN_IF_ERROR(before.Open());
   BLOCKSCALE_RETURN_IF_ERROR(after.Open());
   RecodedCheck check(from, to);
-  Rows before_rows, after_rows;
+  DecodedRows before_rows, after_rows;
   const uint64_t step = std::max<uint64_t>(1, kPieceElements / std::max<uint64_t>(1, to.columns));
   for (uint64_t row = 0; row < to.rows; row += step) {
     const uint64_t count = std::min(step, to.rows - row);

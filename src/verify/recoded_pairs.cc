@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "verify/module_name.h"
 #include "verify/structure_check.h"
 
 namespace blockscale {
@@ -17,23 +18,11 @@ namespace {
 
 using Names = std::unordered_set<std::string>;
 
-constexpr std::pair<std::string_view, std::string_view> kProjections[] = {
-    {"w1", "gate_proj"}, {"w3", "up_proj"}, {"w2", "down_proj"}};
-
-// "a.experts.3.w1" is "a.experts.3.gate_proj": stacked experts have no names of their own.
-std::string UsualName(const std::string& module) {
-  const size_t dot = module.rfind('.');
-  if (dot == std::string::npos || dot == 0 || module[dot - 1] < '0' || module[dot - 1] > '9')
-    return module;
-  for (const auto& [alias, usual] : kProjections)
-    if (module.substr(dot + 1) == alias) return module.substr(0, dot + 1) + std::string(usual);
-  return module;
-}
-
 template <typename Matrices>
 std::map<std::string, const StoredMatrix*> ByModule(const Matrices& matrices) {
   std::map<std::string, const StoredMatrix*> by_module;
-  for (const StoredMatrix& matrix : matrices) by_module.emplace(UsualName(matrix.module), &matrix);
+  for (const StoredMatrix& matrix : matrices)
+    by_module.emplace(UsualModuleName(matrix.module), &matrix);
   return by_module;
 }
 
@@ -57,10 +46,7 @@ Result<std::vector<std::byte>> BiasBytes(const Checkpoint& checkpoint, const Sto
 // The bias of a module where it is a tensor of its own, under either name.
 std::optional<StoredBias> OwnBias(const Checkpoint& checkpoint, const std::string& module) {
   TensorRef tensor = checkpoint.Find(module + ".bias");
-  const size_t dot = module.rfind('.');
-  for (const auto& [alias, usual] : kProjections)
-    if (!tensor && module.substr(dot + 1) == usual)
-      tensor = checkpoint.Find(module.substr(0, dot + 1) + std::string(alias) + ".bias");
+  if (!tensor) tensor = checkpoint.Find(ShortModuleName(module) + ".bias");
   if (!tensor || tensor.info->elements() == 0) return std::nullopt;
   return StoredBias{module, tensor, tensor.info->elements()};
 }
@@ -73,7 +59,7 @@ class UnchangedCheck {
     for (const auto& [from, to] : pairs.changed) {
       AddNames(*from, dropped_);
       AddNames(*to, made_);
-      changed_.insert(UsualName(from->module));
+      changed_.insert(UsualModuleName(from->module));
     }
     // A tensor that both have (INT8 and FP8 call their codes alike) is no kept one.
     for (const StoredBias& bias : pairs.source.biases) AddBias(bias, true);
@@ -108,7 +94,7 @@ class UnchangedCheck {
  private:
   // Stacked on one side and single on the other; stacked on both is a kept tensor.
   void AddBias(const StoredBias& stacked, bool in_source) {
-    if (!changed_.contains(UsualName(stacked.module))) return;
+    if (!changed_.contains(UsualModuleName(stacked.module))) return;
     const std::optional<StoredBias> own = OwnBias(in_source ? converted_ : source_, stacked.module);
     const std::string& name = stacked.values.info->name;
     (in_source ? dropped_ : made_).insert(name);

@@ -273,5 +273,23 @@ TEST_F(AnyToAnyTest, BytesDependOnNothingButTheSource) {
   }
 }
 
+// With absmax / 127.5 the largest element of a row may be clipped: the report and verify count
+// alike.
+TEST_F(AnyToAnyTest, ClippedCodesAreCountedAlike) {
+  std::filesystem::remove_all(Path("clip"));
+  const auto summary = ConvertCheckpoint({.source = Path("fp8-block"),
+                                          .output = Path("clip"),
+                                          .recipe = RecipeFor("int8-channel"),
+                                          .range = Int8Range::k128});
+  ASSERT_TRUE(summary.ok());
+  const auto report = VerifyCheckpoint({.source = Path("fp8-block"), .converted = Path("clip")});
+  ASSERT_TRUE(report.ok());
+  uint64_t converted = 0, verified = 0;
+  for (const MatrixQuality& matrix : summary->matrices) converted += matrix.clipped;
+  for (const MatrixQuality& matrix : report->matrices) verified += matrix.clipped;
+  EXPECT_GT(converted, 100u);
+  EXPECT_EQ(converted, verified);
+}
+
 }  // namespace
 }  // namespace blockscale

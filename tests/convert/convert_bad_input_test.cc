@@ -152,7 +152,8 @@ TEST_F(BadInputTest, AConfigThatSaysSomethingElse) {
               AllOf(HasSubstr("quant_method is 'awq'"), HasSubstr("config.json")));
   EXPECT_THAT(with("[128, 128]", "[64, 128]"), HasSubstr("64x128"));
   EXPECT_THAT(with("[128, 128]", "[128]"), HasSubstr("weight_block_size is [128]"));
-  EXPECT_THAT(with("\"quantization_config\"", "\"other_config\""), HasSubstr("weight_block_size"));
+  EXPECT_THAT(with("\"quantization_config\"", "\"other_config\""),
+              HasSubstr("no quantization_config"));
   EXPECT_THAT(with("{", "["), HasSubstr("not JSON"));
 }
 
@@ -185,6 +186,44 @@ TEST_F(BadInputTest, AFolderThatIsNotThere) {
   ASSERT_FALSE(summary.ok());
   EXPECT_THAT(summary.status().message(), HasSubstr("none"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+// What must be mended in the source first leaves nothing behind that would stand in the way.
+TEST_F(BadInputTest, ABadSourceCanBeMendedAndConvertedToTheSameFolder) {
+  ShardMap good = SampleShards(), bad = good;
+  for (auto& [shard, tensors] : bad)
+    for (TestTensor& tensor : tensors)
+      if (tensor.name == kQ) tensor.bytes[5] = '\x7F';
+  testing::WriteSample(folder_ / "source", bad);
+  EXPECT_FALSE(ConvertCheckpoint(OptionsFor(folder_ / "source", folder_ / "out")).ok());
+  testing::WriteSample(folder_ / "source", good);
+  const auto again = ConvertCheckpoint(OptionsFor(folder_ / "source", folder_ / "out"));
+  EXPECT_TRUE(again.ok()) << again.status().message();
+}
+
+// They are copied last; that they can be is found out first.
+TEST_F(BadInputTest, SideFilesAreOpenedBeforeTheLongWork) {
+  testing::WriteSample(folder_ / "source");
+  std::filesystem::create_symlink("nowhere", folder_.path() / "source/vocab.txt");
+  const auto plan = PlanConversion(OptionsFor(folder_ / "source", folder_ / "out"));
+  ASSERT_FALSE(plan.ok());
+  EXPECT_THAT(plan.status().message(), HasSubstr("vocab.txt"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out"));
+}
+
+TEST_F(BadInputTest, AFolderThatIsNotCopiedIsToldOf) {
+  testing::WriteSample(folder_ / "source");
+  std::filesystem::create_directory(folder_ / "source/package");
+  const auto plan = PlanConversion(OptionsFor(folder_ / "source", folder_ / "out"));
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->warnings.size(), 1u);
+  EXPECT_THAT(plan->warnings[0], HasSubstr("'package'"));
+}
+
+TEST_F(BadInputTest, APlanRefusesWhatTheConversionWouldRefuse) {
+  testing::WriteSample(folder_ / "source");
+  ASSERT_TRUE(ConvertCheckpoint(OptionsFor(folder_ / "source", folder_ / "out")).ok());
+  EXPECT_FALSE(PlanConversion(OptionsFor(folder_ / "source", folder_ / "out")).ok());
 }
 
 }  // namespace

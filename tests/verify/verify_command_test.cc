@@ -56,6 +56,19 @@ TEST_F(VerifyCommand, ReportsMayHaveBareNames) {
   EXPECT_THAT(ReadFile(folder_ / "here/r.html"), HasSubstr("everything holds"));
 }
 
+TEST_F(VerifyCommand, NoReportTakesTheNameOfAPartOfTheCheckpoint) {
+  Write(good_);
+  for (const char* name : {"config.json", "model.safetensors.index.json", "m.safetensors"}) {
+    const std::string before = ReadFile(fs::path(folder_ / "out") / name);
+    const ProgramRun run = Run({"--report", (fs::path(folder_ / "out") / name).string()});
+    EXPECT_EQ(run.exit_code, 2) << name;
+    EXPECT_THAT(run.err, HasSubstr("part of a checkpoint"));
+    EXPECT_EQ(ReadFile(fs::path(folder_ / "out") / name), before);
+  }
+  EXPECT_EQ(Run({"--report", folder_ / "out/verified.json"}).exit_code, 0);
+  EXPECT_EQ(Run({"--report", folder_ / "out/verified.json"}).exit_code, 0);
+}
+
 TEST_F(VerifyCommand, NothingIsWrittenIntoTheSourceHoweverItIsNamed) {
   fs::create_directory(folder_ / "source/sub");
   fs::create_directory_symlink(folder_ / "source", folder_ / "link");
