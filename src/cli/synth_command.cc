@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "base/status.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "model/synth.h"
@@ -17,14 +18,17 @@ struct Flags {
 };
 
 int Synth(const Flags& flags) {
+  if (flags.full && flags.options.family != Family::kMiniMaxM2)
+    return Fail(InvalidInput("--full has minimax-m2's dimensions only; give {} its sizes by flags",
+                             NameOf(flags.options.family)));
   SynthOptions options = flags.full ? FullSize(flags.options) : flags.options;
   Progress progress("writing", false);
   options.progress = [&](uint64_t done, uint64_t total) { progress.Bytes(done, total); };
   const Result<SynthSummary> summary = SynthesizeCheckpoint(PosixFileSystem(), options);
   progress.Done();
   if (!summary.ok()) return Fail(summary.status());
-  fmt::print("{}: {} tensors, {} of them FP8 matrices, in {} shards; {} bytes of data{}\n",
-             options.output, summary->tensors, summary->fp8_matrices, summary->shards,
+  fmt::print("{}: {} tensors, {} quantised matrices, in {} shards; {} bytes of data{}\n",
+             options.output, summary->tensors, summary->matrices, summary->shards,
              summary->data_bytes,
              options.sparse ? " (sparse: all zeros, next to nothing on disk)" : "");
   return kOk;

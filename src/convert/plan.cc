@@ -128,7 +128,7 @@ class Planner {
     }
     const TensorClass of = ClassOf(matrix.module + ".weight");
     if (of == TensorClass::kNorm) return;
-    if (of == TensorClass::kEmbedding && !matrix.module.ends_with("lm_head")) return;
+    if (of == TensorClass::kEmbedding && !matrix.module.ends_with("head")) return;
     plan_.plain_linear.push_back(matrix.module);
   }
 

@@ -12,7 +12,15 @@
 namespace blockscale {
 
 // (enumerator, id, name, model_type in config.json, architecture)
-#define BLOCKSCALE_FAMILIES(X) X(kMiniMaxM2, 0, "minimax-m2", "minimax_m2", "MiniMaxM2ForCausalLM")
+#define BLOCKSCALE_FAMILIES(X)                                             \
+  X(kMiniMaxM2, 0, "minimax-m2", "minimax_m2", "MiniMaxM2ForCausalLM")     \
+  X(kKimiK3, 1, "kimi-k3", "kimi_k3", "KimiK3ForConditionalGeneration")    \
+  X(kKimiK2, 2, "kimi-k2", "kimi_k2", "KimiK2ForCausalLM")                 \
+  X(kDeepSeekV3, 3, "deepseek-v3", "deepseek_v3", "DeepseekV3ForCausalLM") \
+  X(kDeepSeekV4, 4, "deepseek-v4", "deepseek_v4", "DeepseekV4ForCausalLM") \
+  X(kGptOss, 5, "gpt-oss", "gpt_oss", "GptOssForCausalLM")                 \
+  X(kQwen3Moe, 6, "qwen3-moe", "qwen3_moe", "Qwen3MoeForCausalLM")         \
+  X(kGlmMoe, 7, "glm-moe", "glm4_moe", "Glm4MoeForCausalLM")
 
 BLOCKSCALE_ENUM_LIST(Family, BLOCKSCALE_FAMILIES)
 

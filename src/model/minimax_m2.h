@@ -8,19 +8,9 @@
 #include <vector>
 
 #include "checkpoint/safetensors.h"
+#include "model/model_size.h"
 
 namespace blockscale {
-
-struct ModelSize {
-  uint64_t layers = 2;
-  uint64_t experts = 8;
-  uint64_t hidden = 256;
-  uint64_t intermediate = 384;
-  uint64_t heads = 4;
-  uint64_t kv_heads = 2;
-  uint64_t head_dim = 128;
-  uint64_t vocab = 1024;
-};
 
 // M2.7: 62 layers, 256 experts, 3072 x 1536.
 ModelSize MiniMaxM27Size();

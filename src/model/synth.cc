@@ -3,11 +3,14 @@
 #include <oneapi/tbb/parallel_for.h>
 
 #include <atomic>
+#include <cstring>
 #include <mutex>
 
 #include "checkpoint/hf_config.h"
 #include "checkpoint/index.h"
 #include "checkpoint/output_file.h"
+#include "model/family_tensors.h"
+#include "model/minimax_m2.h"
 #include "model/synth_values.h"
 
 namespace blockscale {
@@ -41,11 +44,29 @@ Status CheckSize(const SynthOptions& options) {
   return OkStatus();
 }
 
+// Widths that the family's groups do not divide have no spelling.
+Status CheckWidths(const SynthOptions& options) {
+  const uint64_t unit = WidthUnitOf(options.family);
+  for (const auto& [name, value] :
+       {std::pair("hidden", options.size.hidden), {"intermediate", options.size.intermediate}})
+    if (value % unit != 0)
+      return InvalidInput("--{} {} is not a multiple of {}, which {} needs", name, value, unit,
+                          NameOf(options.family));
+  return OkStatus();
+}
+
 Status CheckOutput(FileSystem& files, const std::string& output) {
   if (!files.Exists(output)) return OkStatus();
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names, files.List(output));
   if (names.empty()) return OkStatus();
   return Refused("{}: is not empty (it holds '{}'); choose a new folder", output, names.front());
+}
+
+// Codes of a quantised matrix.
+bool IsCodes(const TensorInfo& tensor) {
+  const std::string_view name = tensor.name;
+  return tensor.dtype == DType::kF8E4M3 || name.ends_with(".weight_packed") ||
+         name.ends_with("_blocks") || (tensor.dtype == DType::kI8 && name.ends_with(".weight"));
 }
 
 // Cuts the tensors into shards of about equal size. Every cut falls between a matrix and its scale,
@@ -55,7 +76,7 @@ std::vector<std::vector<TensorInfo>> CutIntoShards(const std::vector<TensorInfo>
   uint64_t left = 0, matrices_left = 0;
   for (const TensorInfo& tensor : tensors) {
     left += TensorBytes(tensor.name, tensor.dtype, tensor.shape).value();
-    matrices_left += tensor.dtype == DType::kF8E4M3;
+    matrices_left += IsCodes(tensor);
   }
   std::vector<std::vector<TensorInfo>> cut(1);
   uint64_t filled = 0;
@@ -63,7 +84,7 @@ std::vector<std::vector<TensorInfo>> CutIntoShards(const std::vector<TensorInfo>
     cut.back().push_back(tensor);
     filled += TensorBytes(tensor.name, tensor.dtype, tensor.shape).value();
     const uint64_t shards_left = shards - (cut.size() - 1);
-    if (tensor.dtype != DType::kF8E4M3 || shards_left == 1) continue;
+    if (!IsCodes(tensor) || shards_left == 1) continue;
     --matrices_left;
     const bool last_chance = matrices_left + 2 <= shards_left;
     if (filled < left / shards_left && !last_chance) continue;
@@ -87,6 +108,7 @@ Result<SynthSummary> Summarize(const std::vector<TensorInfo>& tensors) {
           tensor.name, kMaxDataBytes);
     summary.data_bytes += bytes;
     summary.fp8_matrices += tensor.dtype == DType::kF8E4M3;
+    summary.matrices += IsCodes(tensor);
   }
   return summary;
 }
@@ -98,12 +120,13 @@ struct LaidOutShard {
   SafetensorsHeader header;
 };
 
-Result<std::vector<LaidOutShard>> LayOutShards(const std::vector<TensorInfo>& tensors,
+Result<std::vector<LaidOutShard>> LayOutShards(Family family,
+                                               const std::vector<TensorInfo>& tensors,
                                                uint64_t shards) {
   std::vector<LaidOutShard> laid_out;
   for (std::vector<TensorInfo>& cut : CutIntoShards(tensors, shards)) {
     LaidOutShard& shard = laid_out.emplace_back();
-    shard.name = SynthShardName(laid_out.size() - 1, shards);
+    shard.name = SynthShardName(family, laid_out.size() - 1, shards);
     Result<std::string> bytes = LayOutSafetensors(std::move(cut), &shard.header);
     if (!bytes.ok())
       return InvalidInput("{}: {}; choose more --shards than {}", shard.name,
@@ -124,8 +147,9 @@ Status CheckFreeSpace(FileSystem& files, const std::string& output, uint64_t nee
 
 class Writer {
  public:
-  Writer(FileSystem& files, const SynthOptions& options, uint64_t total)
-      : files_(files), options_(options), total_(total) {}
+  Writer(FileSystem& files, const SynthOptions& options, const FamilyTensors& family,
+         uint64_t total)
+      : files_(files), options_(options), family_(family), total_(total) {}
 
   Status WriteShard(const LaidOutShard& shard) {
     BLOCKSCALE_ASSIGN_OR_RETURN(const std::unique_ptr<OutputFile> file,
@@ -160,7 +184,10 @@ class Writer {
       if (failed) return;
       const Piece& piece = pieces[i];
       std::vector<std::byte> data(piece.count);
-      FillSynthetic(options_.seed, *piece.tensor, piece.offset, data);
+      if (const auto fixed = family_.fixed.find(piece.tensor->name); fixed != family_.fixed.end())
+        std::memcpy(data.data(), fixed->second.data(), data.size());
+      else
+        FillSynthetic(options_.seed, *piece.tensor, piece.offset, data);
       const uint64_t at = header.data_start + piece.tensor->begin + piece.offset;
       const Status status = file.WriteAt(at, data);
       const std::lock_guard lock(mutex);
@@ -177,6 +204,7 @@ class Writer {
 
   FileSystem& files_;
   const SynthOptions& options_;
+  const FamilyTensors& family_;
   uint64_t total_;
   uint64_t done_ = 0;
   std::vector<std::pair<std::string, std::string>> weight_map_;
@@ -191,32 +219,36 @@ SynthOptions FullSize(SynthOptions options) {
   return options;
 }
 
-std::string SynthShardName(uint64_t shard, uint64_t shards) {
+std::string SynthShardName(Family family, uint64_t shard, uint64_t shards) {
+  if (family != Family::kMiniMaxM2)
+    return fmt::format("model-{:05}-of-{:05}.safetensors", shard + 1, shards);
   return fmt::format("model-{:05}-of-{:05}.safetensors", shard, shards + (shards + 24) / 25);
 }
 
 Result<SynthSummary> SynthesizeCheckpoint(FileSystem& files, const SynthOptions& options) {
   BLOCKSCALE_RETURN_IF_ERROR(CheckSize(options));
+  BLOCKSCALE_RETURN_IF_ERROR(CheckWidths(options));
   BLOCKSCALE_RETURN_IF_ERROR(CheckOutput(files, options.output));
-  const std::vector<TensorInfo> tensors = MiniMaxM2Tensors(options.size);
+  const FamilyTensors family = TensorsOf(options.family, options.size);
+  const std::vector<TensorInfo>& tensors = family.tensors;
   BLOCKSCALE_ASSIGN_OR_RETURN(SynthSummary summary, Summarize(tensors));
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<LaidOutShard> shards,
-                              LayOutShards(tensors, options.shards));
+                              LayOutShards(options.family, tensors, options.shards));
   summary.shards = shards.size();
   if (!options.sparse)
     BLOCKSCALE_RETURN_IF_ERROR(CheckFreeSpace(files, options.output, summary.data_bytes));
   BLOCKSCALE_RETURN_IF_ERROR(files.CreateDirectories(options.output));
-  Writer writer(files, options, summary.data_bytes);
+  Writer writer(files, options, family, summary.data_bytes);
   for (const LaidOutShard& shard : shards) BLOCKSCALE_RETURN_IF_ERROR(writer.WriteShard(shard));
-  for (const auto& [name, text] : MiniMaxM2SideFiles())
+  for (const auto& [name, text] : SideFilesOf(options.family))
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files, options.output, name, text));
   uint64_t elements = 0;
   for (const TensorInfo& tensor : tensors) elements += tensor.elements();
   const uint64_t total_size = options.lie_about_total_size ? 2 * elements : summary.data_bytes;
   BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(
       files, options.output, kIndexFileName, SerializeIndex(total_size, writer.TakeWeightMap())));
-  BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files, options.output, kConfigFileName,
-                                                 MiniMaxM2Config(options.size).dump(2) + "\n"));
+  BLOCKSCALE_RETURN_IF_ERROR(
+      WriteFileAtomically(files, options.output, kConfigFileName, family.config.dump(2) + "\n"));
   return summary;
 }
 

@@ -13,7 +13,7 @@
 #include "base/status.h"
 #include "checkpoint/file_system.h"
 #include "model/families.h"
-#include "model/minimax_m2.h"
+#include "model/model_size.h"
 
 namespace blockscale {
 
@@ -31,6 +31,7 @@ struct SynthOptions {
 struct SynthSummary {
   uint64_t tensors = 0;
   uint64_t fp8_matrices = 0;
+  uint64_t matrices = 0;  // quantised in any scheme; stacked experts count as one
   uint64_t shards = 0;
   uint64_t data_bytes = 0;
 };
@@ -38,9 +39,9 @@ struct SynthSummary {
 // The real M2.7: its dimensions, 125 shards, its wrong total_size.
 SynthOptions FullSize(SynthOptions options);
 
-// "model-00002-of-00130.safetensors": counted from 0, and of a number that is too high (125 real
-// files say 130), as MiniMax numbers them.
-std::string SynthShardName(uint64_t shard, uint64_t shards);
+// "model-00002-of-00130.safetensors": of MiniMax-M2 counted from 0, and of a number that is too
+// high (125 real files say 130), as it numbers them; of other families counted from 1.
+std::string SynthShardName(Family family, uint64_t shard, uint64_t shards);
 
 // Sizes, headers and (unless sparse) free space are checked before anything is written; a folder
 // that is not empty is refused. Memory is the headers and 1 MiB a thread.

@@ -14,6 +14,7 @@ namespace blockscale {
 namespace {
 
 constexpr uint64_t kBlock = 128;
+constexpr uint64_t kFp4Power = 112, kFp8Power = 106;
 constexpr uint8_t kLargestCode = 0x7E;  // 448
 
 // SplitMix64 as a function of a counter: any part of a tensor can be made without the parts before.
@@ -126,6 +127,52 @@ void FillNorms(uint64_t key, uint64_t first, std::span<std::byte> out) {
   }
 }
 
+// One gaussian code for each half of 16 random bits, the first in the low half of a byte.
+template <typename Code>
+std::array<uint8_t, 65536> MakePairs(Code code_of) {
+  std::array<uint8_t, 256> codes;
+  for (size_t i = 0; i < codes.size(); ++i)
+    codes[i] = static_cast<uint8_t>(code_of(Quantiles()[i * 256 + 128]));
+  std::array<uint8_t, 65536> table;
+  for (size_t i = 0; i < table.size(); ++i)
+    table[i] = static_cast<uint8_t>(codes[i & 0xFF] | codes[i >> 8] << 4);
+  return table;
+}
+
+// Codes of 6 stand for what lies beyond 1.7 standard deviations, as in blocks of 32 on average.
+const std::array<uint8_t, 65536>& Fp4Pairs() {
+  static const auto table =
+      MakePairs([](int16_t q) { return E2M1::Encode(static_cast<float>(q) * 0x1.5p-6f); });
+  return table;
+}
+
+const std::array<uint8_t, 65536>& Int4Pairs() {
+  static const auto table =
+      MakePairs([](int16_t q) { return Int4::Encode(static_cast<float>(q) * 0x1.4p-6f); });
+  return table;
+}
+
+// Powers of two as E8M0 bytes: eleven of them, from 2^(lowest - 127) on.
+void FillPowers(uint64_t key, uint64_t first, uint64_t lowest, std::span<std::byte> out) {
+  for (uint64_t i = 0; i < out.size(); ++i)
+    out[i] = static_cast<std::byte>(lowest + Mix(key, first + i) % 11);
+}
+
+// BF16 scales from 2^-9 to 2^-8 times 2^-`small`.
+void FillBf16Scales(uint64_t key, uint64_t first, int small, std::span<std::byte> out) {
+  for (uint64_t i = 0; i < out.size() / 2; ++i) {
+    const auto code =
+        static_cast<uint16_t>(((127 - 9 - small) << 7) + (Mix(key, first + i) & 0x7F));
+    std::memcpy(out.data() + 2 * i, &code, 2);
+  }
+}
+
+bool IsScale(std::string_view name) {
+  for (const std::string_view ending : {"weight_scale_inv", "weight_scale", ".scale", "_scales"})
+    if (name.ends_with(ending)) return true;
+  return false;
+}
+
 }  // namespace
 
 void FillSynthetic(uint64_t seed, const TensorInfo& tensor, uint64_t offset,
@@ -136,7 +183,21 @@ void FillSynthetic(uint64_t seed, const TensorInfo& tensor, uint64_t offset,
     case DType::kF8E4M3:
       FillFromTable(key, Fp8Table(), offset, out);
       return PlaceLargest(key, tensor, offset, out);
+    case DType::kU8:
+      if (IsScale(tensor.name)) return FillPowers(key, offset, kFp4Power, out);
+      return FillFromTable(key, Fp4Pairs(), offset, out);
+    case DType::kI8:
+      return FillFromTable(key, Fp4Pairs(), offset, out);
+    case DType::kI32:  // eight INT4 codes
+      return FillFromTable(key, Int4Pairs(), offset, out);
+    case DType::kF8E8M0:  // of FP4 experts, or of FP8 and then over codes up to 448
+      return FillPowers(key, offset,
+                        tensor.name.find(".experts.") != std::string::npos ? kFp4Power : kFp8Power,
+                        out);
     case DType::kBF16:
+      // Of FP8 blocks 2^-13, as in FillScales.
+      if (IsScale(tensor.name))
+        return FillBf16Scales(key, offset / 2, tensor.name.ends_with("_inv") ? 4 : 0, out);
       if (tensor.shape.size() == 1) return FillNorms(key, offset / 2, out);
       return FillFromTable(key, Bf16Table(), offset / 2, out);
     case DType::kF32:

@@ -7,15 +7,21 @@ namespace blockscale {
 namespace {
 
 // The parts of a dotted name that decide, looked for as whole parts.
-constexpr std::string_view kAttentionParts[] = {
-    "self_attn", "attn",      "attention", "linear_attn",       "q_proj",
-    "k_proj",    "v_proj",    "o_proj",    "qkv_proj",          "q_a_proj",
-    "q_b_proj",  "kv_b_proj", "kv_a_proj", "kv_a_proj_with_mqa"};
+constexpr std::string_view kAttentionParts[] = {"self_attn", "attn",
+                                                "attention", "linear_attn",
+                                                "q_proj",    "k_proj",
+                                                "v_proj",    "o_proj",
+                                                "qkv_proj",  "q_a_proj",
+                                                "q_b_proj",  "kv_b_proj",
+                                                "kv_a_proj", "kv_a_proj_with_mqa",
+                                                "wq_a",      "wq_b",
+                                                "wkv",       "wo",
+                                                "sinks"};
 constexpr std::string_view kRouterParts[] = {"gate", "router", "e_score_correction_bias",
                                              "shared_expert_gate"};
 constexpr std::string_view kExpertParts[] = {"experts", "shared_experts", "shared_expert"};
-constexpr std::string_view kEmbeddingParts[] = {"embed_tokens", "lm_head", "wte", "embed",
-                                                "word_embeddings"};
+constexpr std::string_view kEmbeddingParts[] = {"embed_tokens", "lm_head", "wte",
+                                                "embed",        "head",    "word_embeddings"};
 
 template <size_t kCount>
 bool IsOneOf(std::string_view part, const std::string_view (&list)[kCount]) {

@@ -99,9 +99,10 @@ TEST(Synth, ValuesDoNotDependOnHowTheyAreCut) {
 }
 
 TEST(Synth, ShardNamesLieAsMiniMaxDoes) {
-  EXPECT_EQ(SynthShardName(0, 125), "model-00000-of-00130.safetensors");
-  EXPECT_EQ(SynthShardName(124, 125), "model-00124-of-00130.safetensors");
-  EXPECT_EQ(SynthShardName(0, 1), "model-00000-of-00002.safetensors");
+  EXPECT_EQ(SynthShardName(Family::kMiniMaxM2, 0, 125), "model-00000-of-00130.safetensors");
+  EXPECT_EQ(SynthShardName(Family::kMiniMaxM2, 124, 125), "model-00124-of-00130.safetensors");
+  EXPECT_EQ(SynthShardName(Family::kMiniMaxM2, 0, 1), "model-00000-of-00002.safetensors");
+  EXPECT_EQ(SynthShardName(Family::kKimiK3, 0, 3), "model-00001-of-00003.safetensors");
 }
 
 TEST(Synth, MakesAsManyShardsAsAsked) {
