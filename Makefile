@@ -2,7 +2,7 @@
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lint bench asan tsan clang fuzz install clean
+.PHONY: help build demo test lint bench peers asan tsan clang fuzz install clean
 
 help:  ## This list
 	@grep -E '^[a-z ]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +31,13 @@ bench:  ## Speed, as ratios to copies made in the same run
 	@cmake --preset bench >/dev/null
 	@cmake --build build/bench -j $(JOBS)
 	@bench/run.sh build/bench
+
+peers: build  ## compressed-tensors' own reading of our files against ours (installs 6 GB)
+	@scripts/setup.sh test
+	@scripts/setup.sh venv build/peers-venv tests/python/peers-requirements.txt
+	@scripts/fetch_real_weights.sh build/real-weights build/peers-venv/bin/python
+	@build/peers-venv/bin/python tests/python/peers_test.py --program build/bin/blockscale \
+	  --weights build/real-weights
 
 # What is freed is held back for a while; 256 MiB, the default, would drown the tests of peak memory.
 asan: export ASAN_OPTIONS ?= quarantine_size_mb=32

@@ -58,6 +58,14 @@ struct ConvertPlanSummary {
   std::vector<std::string> warnings;  // about the recipe
 };
 
+// What one scheme would make of the matrices that the recipe converts.
+struct SchemeCost {
+  std::string scheme;
+  std::string scale_rule;    // "" for plain ones
+  uint64_t bytes = 0;        // of all of them: codes and scales, exact
+  double relative_rmse = 0;  // predicted from a sample of their rows
+};
+
 struct ConvertSummary {
   ConvertPlanSummary plan;
   std::vector<MatrixQuality> matrices;  // as in conversion_report.json
@@ -67,6 +75,10 @@ struct ConvertSummary {
 
 // Writes nothing.
 Result<ConvertPlanSummary> PlanConversion(const ConvertOptions& options);
+
+// Every scheme and scale rule, from a sample of the real tensors: at most 32 matrices and 64 Ki
+// elements of each. Writes nothing.
+Result<std::vector<SchemeCost>> CompareSchemes(const ConvertOptions& options);
 
 Result<ConvertSummary> ConvertCheckpoint(const ConvertOptions& options);
 

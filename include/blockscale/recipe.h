@@ -24,7 +24,7 @@ struct RecipeRule {
   // class and match fits every quantised matrix; in a checkpoint without any, every linear weight
   // of experts, attention and other.
   std::string tensor_class;
-  std::string match;         // ECMAScript regex, found in the module's name; "" fits all
+  std::string match;         // RE2 regex, found in the module's name; "" fits all
   std::string scheme;        // "keep", or a scheme: "mxfp4", "fp8-block", "bf16", ...
   std::string scale_rule;    // "" for the scheme's default
   std::string scale_format;  // fp8-block: "f32" (default), "bf16", "e8m0"; else ""

@@ -33,7 +33,7 @@ struct VerifyOptions {
   std::string source;     // the FP8 checkpoint
   std::string converted;  // the INT8 checkpoint
   uint64_t sample = 0;    // 0: every matrix; else this many, spread evenly over the names
-  std::string match;      // an ECMAScript regular expression on tensor names; "" matches all
+  std::string match;      // an RE2 regular expression on tensor names; "" matches all
   unsigned threads = 0;   // 0: the machine's cores
   std::function<void(uint64_t done, uint64_t total)> progress;  // matrices; may be empty
 };

@@ -33,7 +33,8 @@ Result<std::vector<std::string>> ListSideFiles(FileSystem& files, const std::str
     } else if (name == kTemplateFolder) {
       BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> inner,
                                   files.List(JoinPath(folder, name)));
-      for (const std::string& file : inner) found.push_back(JoinPath(name, file));
+      for (const std::string& file : inner)
+        if (IsSideFileName(file)) found.push_back(JoinPath(name, file));
     }
   }
   return found;

@@ -27,6 +27,7 @@ struct Flags {
   ConvertOptions options;
   RecipeFlags recipe;
   bool dry_run = false;
+  bool compare = false;
   bool verify = false;
   bool json = false;
   bool quiet = false;
@@ -82,14 +83,40 @@ void PrintPlan(const Flags& flags, const ConvertPlanSummary& plan) {
              plan.fits ? "enough" : "NOT ENOUGH");
 }
 
+nlohmann::ordered_json CostsJson(const std::vector<SchemeCost>& costs) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const SchemeCost& cost : costs)
+    rows.push_back({{"scheme", cost.scheme},
+                    {"scale_rule", cost.scale_rule},
+                    {"bytes", cost.bytes},
+                    {"relative_rmse", cost.relative_rmse}});
+  return rows;
+}
+
+void PrintCosts(const std::vector<SchemeCost>& costs) {
+  fmt::print("\n{:<14}{:<16}{:>18}{:>16}\n", "scheme", "scale rule", "bytes", "relative RMSE");
+  for (const SchemeCost& cost : costs)
+    fmt::print("{:<14}{:<16}{:>18}{:>14.3f} %\n", cost.scheme, cost.scale_rule, cost.bytes,
+               100 * cost.relative_rmse);
+}
+
 int DryRun(const Flags& flags) {
   const Result<ConvertPlanSummary> plan = PlanConversion(flags.options);
   if (!plan.ok()) return Fail(plan.status());
+  std::vector<SchemeCost> costs;
+  if (flags.compare) {
+    Result<std::vector<SchemeCost>> compared = CompareSchemes(flags.options);
+    if (!compared.ok()) return Fail(compared.status());
+    costs = std::move(*compared);
+  }
   PrintWarnings(*plan);
   if (flags.json) {
-    fmt::print("{}\n", PlanJson(*plan).dump(2));
+    nlohmann::ordered_json json = PlanJson(*plan);
+    if (flags.compare) json["comparison"] = CostsJson(costs);
+    fmt::print("{}\n", json.dump(2));
   } else if (!flags.quiet) {
     PrintPlan(flags, *plan);
+    if (flags.compare) PrintCosts(costs);
     fmt::print("Dry run: nothing was written\n");
   }
   return kOk;
@@ -181,7 +208,11 @@ Command AddConvert(CLI::App& root) {
   app->add_option("--output", flags->options.output, "Folder for the result; new or empty")
       ->required();
   AddRecipeFlags(app, &flags->recipe);
-  app->add_flag("--dry-run", flags->dry_run, "Read headers, print the plan, write nothing");
+  CLI::Option* dry_run =
+      app->add_flag("--dry-run", flags->dry_run, "Read headers, print the plan, write nothing");
+  app->add_flag("--compare", flags->compare,
+                "With --dry-run: what every scheme would cost, from a sample of the real tensors")
+      ->needs(dry_run);
   app->add_flag("--resume", flags->options.resume, "Continue a run that was stopped or killed");
   AddChoice<ResumeCheck>(app, "--resume-check", flags->options.resume_check,
                          {{"full", ResumeCheck::kFull}, {"header", ResumeCheck::kHeader}},

@@ -8,6 +8,7 @@
 
 #include "checkpoint/output_file.h"
 #include "checkpoint/side_files.h"
+#include "convert/compare.h"
 #include "convert/engine.h"
 #include "convert/output_folder.h"
 #include "convert/quantization_config.h"
@@ -16,6 +17,8 @@
 namespace blockscale {
 namespace {
 
+constexpr size_t kComparedMatrices = 32;
+constexpr size_t kComparedForReport = 8;  // enough to place a choice among the others
 constexpr uint64_t kCopyChunk = uint64_t{1} << 20;
 // State, report and page: about 400 bytes a matrix, and something for the rest.
 constexpr uint64_t kReserveBytes = uint64_t{16} << 20;
@@ -107,6 +110,7 @@ class Conversion {
     BLOCKSCALE_ASSIGN_OR_RETURN(const OutputFolder folder,
                                 TakeOutputFolder(files_, options_.output, options_.resume));
     BLOCKSCALE_ASSIGN_OR_RETURN(ConversionState state, StartState(folder));
+    BLOCKSCALE_RETURN_IF_ERROR(RemoveStale(folder.partials));
     BLOCKSCALE_RETURN_IF_ERROR(KeepWholeShards(state));
     BLOCKSCALE_RETURN_IF_ERROR(CheckSpace());
     reused_ = state.shards.size();
@@ -149,6 +153,20 @@ class Conversion {
       return Refused("{}: cannot continue, because {}; start a new output folder", where,
                      difference);
     return state;
+  }
+
+  // Partial files of names that this conversion writes; others are not ours.
+  Status RemoveStale(const std::vector<std::string>& partials) {
+    std::unordered_set<std::string> ours = {kConfigFileName,     kIndexFileName,  kStateFileName,
+                                            kModelOptConfigName, kReportJsonName, kReportHtmlName};
+    for (const PlannedShard& shard : plan_.shards) ours.insert(shard.name);
+    BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> side_files,
+                                ListSideFiles(files_, source_.folder()));
+    ours.insert(side_files.begin(), side_files.end());
+    for (const std::string& partial : partials)
+      if (ours.contains(partial.substr(0, partial.size() - kPartialSuffix.size())))
+        BLOCKSCALE_RETURN_IF_ERROR(files_.Remove(JoinPath(options_.output, partial)));
+    return OkStatus();
   }
 
   // Keeps in `state` only the shards whose files are whole; notes which are left to do.
@@ -279,12 +297,15 @@ class Conversion {
         files_, output, kIndexFileName, SerializeIndex(plan_.output_bytes, std::move(weight_map))));
     BLOCKSCALE_RETURN_IF_ERROR(WriteFileAtomically(files_, output, kConfigFileName,
                                                    RewriteConfig(source_.config(), plan_)));
+    BLOCKSCALE_ASSIGN_OR_RETURN(std::vector<SchemeCost> comparison,
+                                CompareOnSample(source_, plan_, kComparedForReport));
     const ReportFacts facts{.source = source_path,
                             .output = output,
                             .int8_range = RangeName(options_.range),
                             .recipe = options_.recipe,
                             .dialect = std::string(NameOf(plan_.dialect)),
                             .warnings = plan_.warnings,
+                            .comparison = std::move(comparison),
                             .seconds = result.seconds,
                             .written_bytes = written};
     // A run that had nothing left to do keeps the page with the throughput of the one that did.
@@ -339,6 +360,14 @@ Result<ConvertSummary> ConvertCheckpointOn(FileSystem& files, const ConvertOptio
   if (!summary.fits && !options.resume)
     return NoRoom(options, NeededBytes(summary), summary.free_bytes);
   return Conversion(files, options, source, plan, summary).Run();
+}
+
+Result<std::vector<SchemeCost>> CompareSchemes(const ConvertOptions& options) {
+  FileSystem& files = PosixFileSystem();
+  BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, OpenSource(files, options));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const ConversionPlan plan,
+                              MakeConversionPlan(source, options.recipe, options.range));
+  return CompareOnSample(source, plan, kComparedMatrices);
 }
 
 Result<ConvertPlanSummary> PlanConversion(const ConvertOptions& options) {

@@ -21,6 +21,7 @@ namespace {
 
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 constexpr uint64_t kChunkElements = uint64_t{1} << 18;   // of matrices that pass through FP32
+constexpr uint64_t kMemoryBudget = uint64_t{224} << 20;  // of all chunks in flight
 constexpr uint64_t kMinWriteback = uint64_t{128} << 10;  // smaller ranges wait for the fsync
 
 // A shard that is being written.
@@ -262,6 +263,24 @@ class Collector {
   Status status_;
 };
 
+// Bytes of buffers that a chunk of a matrix needs, at most.
+uint64_t ChunkBytes(const OutputMatrix& matrix) {
+  const uint64_t rows = std::max(
+      {uint64_t{1}, matrix.encode.spec.block_rows, static_cast<uint64_t>(matrix.sources.size())});
+  const uint64_t elements = std::max(kChunkElements, rows * matrix.columns);
+  // Source, codes and scales; FP32 before and after, of what passes through it.
+  return matrix.way == OutputMatrix::Way::kFp8ToInt8 ? 3 * std::max(kChunkBytes, matrix.columns)
+                                                     : 12 * elements;
+}
+
+// Enough to keep all threads busy, and fewer where rows are so wide that memory would not hold.
+size_t InFlight(const EngineJob& job) {
+  uint64_t largest = 3 * kChunkBytes;
+  for (const auto& matrix : job.plan->matrices) largest = std::max(largest, ChunkBytes(*matrix));
+  return static_cast<size_t>(
+      std::clamp<uint64_t>(kMemoryBudget / largest, 1, 2 * uint64_t{job.threads}));
+}
+
 void Stream(FileSystem& files, const EngineJob& job, Finisher& finisher, Collector& collector) {
   namespace tbb = oneapi::tbb;
   ChunkPool pool;
@@ -288,7 +307,7 @@ void Stream(FileSystem& files, const EngineJob& job, Finisher& finisher, Collect
     if (!finisher.halted()) collector.Take(*chunk);
     pool.Give(std::unique_ptr<Chunk>(chunk));
   };
-  const size_t in_flight = 2 * size_t{job.threads};
+  const size_t in_flight = InFlight(job);
   const tbb::global_control workers(tbb::global_control::max_allowed_parallelism, job.threads);
   tbb::task_arena arena(static_cast<int>(job.threads));
   arena.execute([&] {

@@ -30,7 +30,10 @@ Status WalkFiles(FileSystem& files, const std::string& folder, const std::string
   for (const std::string& name : names) {
     const std::string path = inner.empty() ? name : JoinPath(inner, name);
     const Result<FileFacts> facts = files.Stat(JoinPath(folder, path));
-    const bool is_folder = facts.ok() && facts->is_directory && levels > 0;
+    // What a link leads to is not ours.
+    std::error_code error;
+    const bool is_link = std::filesystem::is_symlink(JoinPath(folder, path), error);
+    const bool is_folder = facts.ok() && facts->is_directory && !is_link && levels > 0;
     BLOCKSCALE_RETURN_IF_ERROR(is_folder ? WalkFiles(files, folder, path, levels - 1, visit)
                                          : visit(path));
   }
@@ -97,8 +100,7 @@ Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& outp
         "another folder",
         output, first_other, kStateFileName);
   }
-  for (const std::string& partial : partials)
-    BLOCKSCALE_RETURN_IF_ERROR(files.Remove(JoinPath(output, partial)));
+  folder.partials = std::move(partials);
   return folder;
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "checkpoint/file_system.h"
@@ -22,10 +23,12 @@ Status CheckOutputFolder(FileSystem& files, const std::string& output, bool resu
 struct OutputFolder {
   std::unique_ptr<FileLock> lock;        // held while it lives
   std::optional<ConversionState> state;  // of the run to be continued
+  std::vector<std::string> partials;     // files of that ending, relative to the folder
 };
 
 // Creates the folder where needed and takes it. Without `resume` it must be empty; with `resume` it
-// must hold a state, or nothing but partial files. Stale partial files are removed.
+// must hold a state, or nothing but partial files. Nothing is removed: links are not followed, and
+// what is not ours stays.
 Result<OutputFolder> TakeOutputFolder(FileSystem& files, const std::string& output, bool resume);
 
 }  // namespace blockscale

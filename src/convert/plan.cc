@@ -54,7 +54,7 @@ Way WayOf(const StoredMatrix& from, const MatrixTarget& to) {
 std::string FusedName(const std::string& module) {
   const size_t dot = module.rfind('.');
   const std::string parent = module.substr(0, dot + 1), last = module.substr(dot + 1);
-  for (const char* part : {"q_proj", "k_proj", "v_proj"})
+  for (const char* part : {"q_proj", "k_proj", "v_proj", "query", "key", "value"})
     if (last == part) return parent + "qkv_proj";
   for (const char* part : {"w1", "w3", "gate_proj", "up_proj"})
     if (last == part) return parent + "gate_up_proj";

@@ -39,7 +39,9 @@ Result<RecipeRule> ParseRule(const OrderedJson& json, const std::string& where) 
                                                         {"scheme", &rule.scheme},
                                                         {"scale_rule", &rule.scale_rule},
                                                         {"scale_format", &rule.scale_format}};
-  for (const auto& [key, value] : json.items()) {
+  for (const auto& item : json.items()) {
+    const std::string& key = item.key();
+    const OrderedJson& value = item.value();
     const std::string here = where + "." + key;
     if (key == "group_size") {
       if (!value.is_number_unsigned())
@@ -91,12 +93,10 @@ Result<RecipeBook::Rule> RecipeBook::MakeRule(const RecipeRule& rule) {
                           Names(AllTensorClass()));
   }
   if (!rule.match.empty()) {
-    try {
-      made.match = std::regex(rule.match);
-    } catch (const std::regex_error& error) {
+    made.match = std::make_shared<const re2::RE2>(rule.match, re2::RE2::Quiet);
+    if (!made.match->ok())
       return InvalidInput("recipe: match '{}' is not a regular expression: {}", rule.match,
-                          error.what());
-    }
+                          made.match->error());
   }
   const bool options = !rule.scale_rule.empty() || !rule.scale_format.empty() || rule.group_size;
   if (rule.scheme == kKeep) {
@@ -156,7 +156,7 @@ std::optional<MatrixTarget> RecipeBook::Decide(const StoredMatrix& matrix, Tenso
                                          of == TensorClass::kOther;
   for (const Rule& rule : rules_) {
     if (rule.of && *rule.of != of) continue;
-    if (rule.match && !std::regex_search(matrix.module, *rule.match)) continue;
+    if (rule.match && !re2::RE2::PartialMatch(matrix.module, *rule.match)) continue;
     if (!rule.of && !rule.match && !usual) continue;
     if (!rule.target) return std::nullopt;
     MatrixTarget target = *rule.target;

@@ -1,8 +1,10 @@
 // A recipe applied: which scheme a matrix of a name, class and present scheme is to have.
 #pragma once
 
+#include <re2/re2.h>
+
+#include <memory>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
 
@@ -34,8 +36,8 @@ class RecipeBook {
  private:
   struct Rule {
     std::optional<TensorClass> of;
-    std::optional<std::regex> match;
-    std::optional<MatrixTarget> target;  // nullopt: keep
+    std::shared_ptr<const re2::RE2> match;  // null: any
+    std::optional<MatrixTarget> target;     // nullopt: keep
     bool default_rule = false;
   };
   static Result<Rule> MakeRule(const RecipeRule& rule);

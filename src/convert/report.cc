@@ -67,6 +67,16 @@ std::string ReportHtml(const ReportFacts& facts, const ConvertPlanSummary& plan,
                                    static_cast<double>(facts.written_bytes) / facts.seconds / 1e9)
                      : "-"},
                 {"Tool", std::string("blockscale ") + Version()}};
+  std::set<std::pair<std::string, std::string>> chosen;
+  for (const MatrixQuality& matrix : matrices) chosen.emplace(matrix.to, "");
+  page.comparison_note =
+      "Predicted from a sample of the source's rows, every scheme with every scale rule.";
+  for (const SchemeCost& cost : facts.comparison)
+    page.comparison.push_back(
+        {.name = cost.scale_rule.empty() ? cost.scheme : cost.scheme + ", " + cost.scale_rule,
+         .bytes = cost.bytes,
+         .relative_rmse = cost.relative_rmse,
+         .chosen = chosen.contains({cost.scheme, ""})});
   return RenderQualityPage(page);
 }
 

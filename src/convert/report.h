@@ -20,8 +20,9 @@ struct ReportFacts {
   Recipe recipe;
   std::string dialect;
   std::vector<std::string> warnings;
-  double seconds = 0;          // of this run; the page alone shows it
-  uint64_t written_bytes = 0;  // by this run
+  std::vector<SchemeCost> comparison;  // the page alone shows it
+  double seconds = 0;                  // of this run; the page alone shows it
+  uint64_t written_bytes = 0;          // by this run
 };
 
 // The same bytes for every run that ends well, however often it was interrupted: it holds no times.

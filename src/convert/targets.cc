@@ -90,6 +90,10 @@ Status CheckTarget(const StoredMatrix& matrix, const MatrixTarget& target) {
         "{}: has {} columns, not a multiple of {}, the group of {}; keep it with a recipe rule "
         "{{\"match\": ..., \"scheme\": \"keep\"}} before the others",
         Where(matrix), matrix.columns, group, NameOf(spec.scheme));
+  if (spec.block_rows > 1 && spec.block_rows * matrix.columns > kMaxColumns)
+    return InvalidInput("{}: has {} columns; blocks of {} rows need at most {} at once",
+                        Where(matrix), matrix.columns, spec.block_rows,
+                        kMaxColumns / spec.block_rows);
   if (matrix.columns > kMaxColumns)
     return InvalidInput("{}: has {} columns, more than the limit of {}", Where(matrix),
                         matrix.columns, kMaxColumns);

@@ -20,8 +20,15 @@ constexpr std::string_view kAttentionParts[] = {"self_attn", "attn",
 constexpr std::string_view kRouterParts[] = {"gate", "router", "e_score_correction_bias",
                                              "shared_expert_gate"};
 constexpr std::string_view kExpertParts[] = {"experts", "shared_experts", "shared_expert"};
-constexpr std::string_view kEmbeddingParts[] = {"embed_tokens", "lm_head", "wte",
-                                                "embed",        "head",    "word_embeddings"};
+constexpr std::string_view kEmbeddingParts[] = {"embed_tokens",
+                                                "lm_head",
+                                                "wte",
+                                                "wpe",
+                                                "embed",
+                                                "head",
+                                                "word_embeddings",
+                                                "position_embeddings",
+                                                "token_type_embeddings"};
 
 template <size_t kCount>
 bool IsOneOf(std::string_view part, const std::string_view (&list)[kCount]) {

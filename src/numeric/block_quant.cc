@@ -12,8 +12,6 @@
 namespace blockscale {
 namespace {
 
-constexpr size_t kLossLanes = 8;
-
 template <typename Codec>
 std::array<float, 256> MakeTable() {
   std::array<float, 256> table{};
@@ -127,55 +125,22 @@ void EncodeBlock(const EncodeOptions& options, const BlockValues& block, float s
     }
 }
 
-// The distance of neighbouring codes around a magnitude.
-float GapAt(Format element, float magnitude) {
-  int mantissa = 0, lowest = 0;  // bits; exponent of the subnormals
-  switch (element) {
-    case Format::kE2M1:
-      mantissa = 1, lowest = 0;
-      break;
-    case Format::kE4M3:
-      mantissa = 3, lowest = -6;
-      break;
-    case Format::kBF16:
-      mantissa = 7, lowest = -126;
-      break;
-    case Format::kFP16:
-      mantissa = 10, lowest = -14;
-      break;
-    case Format::kF32:
-      mantissa = 23, lowest = -126;
-      break;
-    default:
-      return 1;
-  }
-  const int exponent = magnitude > 0 ? FloorLog2(magnitude) : lowest;
-  return std::ldexp(1.0f, std::max(exponent, lowest) - mantissa);
-}
-
-float LargestValue(Format element) {
-  switch (element) {
-    case Format::kE2M1:
-      return 6;
-    case Format::kE4M3:
-      return 448;
-    case Format::kInt8:
-      return 127;
-    case Format::kInt4:
-      return 7;
-    case Format::kFP16:
-      return 65504;
-    case Format::kBF16:
-      return BF16::Decode(BF16::kLargest);
-    default:
-      return std::numeric_limits<float>::max();
-  }
+// How many of the steps between neighbouring codes around `magnitude` an error is: the error times
+// a power of two, which goes in two parts where it may be beyond FP32.
+float StepsOf(const StepFacts& facts, float magnitude, float error) {
+  if (facts.integer) return error;
+  const int exponent =
+      magnitude > 0 ? std::max(FloorLog2(magnitude), facts.lowest_exponent) : facts.lowest_exponent;
+  const int shift = facts.mantissa_bits - exponent;
+  if (!facts.wide()) return error * PowerOfTwo(shift);
+  const int half = shift >> 1;
+  return error * PowerOfTwo(half) * PowerOfTwo(shift - half);
 }
 
 }  // namespace
 
-void DecodeScales(Format format, const GlobalScale& global, const std::byte* stored, size_t count,
-                  float* out) {
+void DecodeScalesScalar(Format format, const GlobalScale& global, const std::byte* stored,
+                        size_t count, float* out) {
   for (size_t i = 0; i < count; ++i) out[i] = global.Apply(DecodeOne(format, stored, i));
 }
 
@@ -217,7 +182,7 @@ void EncodeRowsScalar(const EncodeOptions& options, const float* values, size_t 
   for (size_t row = 0; row < rows; ++row) FillRowEnd(spec, out.codes + row * row_bytes, columns);
 }
 
-float LargestMagnitude(const float* values, size_t count) {
+float LargestMagnitudeScalar(const float* values, size_t count) {
   float largest = 0;
   for (size_t i = 0; i < count; ++i) {
     if (std::isnan(values[i])) return values[i];
@@ -235,11 +200,32 @@ void RowsLoss::Add(const RowsLoss& other) {
   inexact_blocks += other.inexact_blocks;
 }
 
-RowsLoss MeasureRows(const QuantRows& encoded, const float* values, const float* decoded) {
+StepFacts StepFactsOf(Format element) {
+  switch (element) {
+    case Format::kE2M1:
+      return {.mantissa_bits = 1, .lowest_exponent = 0, .largest = 6};
+    case Format::kE4M3:
+      return {.mantissa_bits = 3, .lowest_exponent = -6, .largest = 448};
+    case Format::kFP16:
+      return {.mantissa_bits = 10, .lowest_exponent = -14, .largest = 65504};
+    case Format::kBF16:
+      return {.mantissa_bits = 7, .lowest_exponent = -126, .largest = BF16::Decode(BF16::kLargest)};
+    case Format::kInt8:
+      return {.integer = true, .largest = 127};
+    case Format::kInt4:
+      return {.integer = true, .largest = 7};
+    default:
+      return {.mantissa_bits = 23,
+              .lowest_exponent = -126,
+              .largest = std::numeric_limits<float>::max()};
+  }
+}
+
+RowsLoss MeasureRowsScalar(const QuantRows& encoded, const float* values, const float* decoded) {
   const QuantSpec& spec = encoded.spec;
   const size_t columns = encoded.columns, width = BlockWidth(spec, columns);
   const size_t grid_columns = spec.grid_columns(columns);
-  const float largest = LargestValue(spec.element);
+  const StepFacts facts = StepFactsOf(spec.element);
   std::array<double, kLossLanes> squares{}, errors{};
   RowsLoss loss;
   for (size_t row = 0; row < encoded.rows; ++row) {
@@ -250,23 +236,22 @@ RowsLoss MeasureRows(const QuantRows& encoded, const float* values, const float*
       const float scale =
           spec.has_scales() ? encoded.scales[grid_row * grid_columns + begin / width] : 1.0f;
       bool exact = true;
+      float worst = 0;  // in steps times the scale
       for (size_t column = begin; column < std::min(columns, begin + width); ++column) {
         const float x = values[row * columns + column], y = decoded[row * columns + column];
-        const double error = static_cast<double>(x) - y;
+        const float error = x - y;
         squares[column % kLossLanes] += static_cast<double>(x) * x;
-        errors[column % kLossLanes] += error * error;
+        errors[column % kLossLanes] += static_cast<double>(error) * error;
         zero &= x == 0;
         exact &= x == y;
         const float magnitude = std::fabs(x / scale);
-        if (magnitude > largest) {
+        if (magnitude > facts.largest) {
           ++loss.clipped;
-          continue;
+        } else {
+          worst = std::max(worst, StepsOf(facts, magnitude, std::fabs(error)));
         }
-        const float half_step = 0.5f * scale * GapAt(spec.element, magnitude);
-        if (x != y)
-          loss.largest_error =
-              std::max(loss.largest_error, static_cast<float>(std::fabs(error)) / half_step);
       }
+      loss.largest_error = std::max(loss.largest_error, worst / (0.5f * scale));
       loss.inexact_blocks += !exact;
     }
     loss.zero_rows += zero;
@@ -276,14 +261,6 @@ RowsLoss MeasureRows(const QuantRows& encoded, const float* values, const float*
     loss.sum_squared_errors += errors[lane];
   }
   return loss;
-}
-
-// The fast side takes over here once it is there.
-void DecodeRows(const QuantRows& in, float* out) { DecodeRowsScalar(in, out); }
-
-void EncodeRows(const EncodeOptions& options, const float* values, size_t rows, size_t columns,
-                const EncodedRows& out) {
-  EncodeRowsScalar(options, values, rows, columns, out);
 }
 
 }  // namespace blockscale

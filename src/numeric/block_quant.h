@@ -27,6 +27,8 @@ namespace blockscale {
 // Scales as they are stored, to FP32, with the global scale applied. `count` of them.
 void DecodeScales(Format format, const GlobalScale& global, const std::byte* stored, size_t count,
                   float* out);
+void DecodeScalesScalar(Format format, const GlobalScale& global, const std::byte* stored,
+                        size_t count, float* out);
 
 // Whole rows of a quantised matrix. Not owned.
 struct QuantRows {
@@ -38,7 +40,8 @@ struct QuantRows {
   const float* scales = nullptr;  // DecodeScales of the grid from row spec.grid_row(first_row) on
 };
 
-// `out` [rows][columns]. NaN codes give NaN.
+// `out` [rows][columns]. NaN codes give NaN with their sign; of two NaNs, code and scale, either
+// may go on.
 void DecodeRows(const QuantRows& in, float* out);
 void DecodeRowsScalar(const QuantRows& in, float* out);
 
@@ -67,6 +70,7 @@ void EncodeRowsScalar(const EncodeOptions& options, const float* values, size_t 
 
 // The largest magnitude; NaN if any value is NaN.
 float LargestMagnitude(const float* values, size_t count);
+float LargestMagnitudeScalar(const float* values, size_t count);
 
 // The global scale for matrices whose largest magnitude is `amax`: amax / (6 * 448) as a
 // multiplier, its inverse as a divisor; with four-over-six 256 instead of 448. 1 when amax is 0.
@@ -76,8 +80,10 @@ GlobalScale Nvfp4Global(float amax, ScaleRule rule, GlobalScale::Kind kind);
 // 0.
 GlobalScale TensorScale(float amax, ScaleRule rule);
 
-// What encoding lost. Sums are over eight lanes, column mod 8, in double, so that every build gives
-// the same bits.
+// What encoding lost. An error is fl32(value - what came back). Sums are over kLossLanes lanes,
+// column mod 8, in double, so that every build gives the same bits.
+inline constexpr size_t kLossLanes = 8;
+
 struct RowsLoss {
   double sum_squares = 0;         // of the values
   double sum_squared_errors = 0;  // of what came back
@@ -90,6 +96,25 @@ struct RowsLoss {
 };
 
 // Compares `values` with what `encoded` decodes to, which the caller has in `decoded`.
+// `largest_error` is the largest over blocks of max fl32(|error| / step) divided by fl32(scale /
+// 2), with the step that codes have at the magnitude fl32(value / scale).
 RowsLoss MeasureRows(const QuantRows& encoded, const float* values, const float* decoded);
+RowsLoss MeasureRowsScalar(const QuantRows& encoded, const float* values, const float* decoded);
+
+// How far apart the codes of an element format are: 2^(max(exponent, lowest) - mantissa bits)
+// around a magnitude with that exponent, or 1 for integers.
+struct StepFacts {
+  bool integer = false;
+  int mantissa_bits = 0;
+  int lowest_exponent = 0;
+  float largest = 0;  // magnitude
+
+  // Whether the inverse of a step may be beyond FP32.
+  bool wide() const { return lowest_exponent == -126; }
+};
+StepFacts StepFactsOf(Format element);
+
+// The instruction set that the functions above use on this processor, as Highway names it.
+const char* BlockQuantTarget();
 
 }  // namespace blockscale

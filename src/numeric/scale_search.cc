@@ -11,7 +11,6 @@ namespace {
 
 constexpr float kSmallestNormal = std::numeric_limits<float>::min();
 constexpr size_t kLanes = 16;
-constexpr int kShrinkSteps = 40;  // of mse for integers
 constexpr float kE2m1Largest = 6.0f;
 
 float LargestElement(Format element) { return element == Format::kE2M1 ? kE2m1Largest : 448.0f; }
@@ -19,7 +18,8 @@ float LargestElement(Format element) { return element == Format::kE2M1 ? kE2m1La
 float LargestOf(const BlockValues& block) {
   float largest = 0;
   for (size_t row = 0; row < block.rows; ++row)
-    largest = std::max(largest, LargestMagnitude(block.data + row * block.stride, block.columns));
+    largest =
+        std::max(largest, LargestMagnitudeScalar(block.data + row * block.stride, block.columns));
   return largest;
 }
 
@@ -124,11 +124,6 @@ BlockScale ChooseNvfp4(const EncodeOptions& options, const BlockValues& block, f
   return search.best();
 }
 
-float IntegerDivisor(const EncodeOptions& options) {
-  if (options.spec.element == Format::kInt4) return 7.5f;
-  return options.int8_range == Int8Range::k127 ? 127.0f : 127.5f;
-}
-
 BlockScale ChooseInteger(const EncodeOptions& options, const BlockValues& block, float amax) {
   const float usual = amax / IntegerDivisor(options);
   if (options.rule == ScaleRule::kAbsmax) return Store(options.spec.scale, usual);
@@ -136,20 +131,6 @@ BlockScale ChooseInteger(const EncodeOptions& options, const BlockValues& block,
   for (int step = 0; step < kShrinkSteps; ++step)
     search.Try(Store(options.spec.scale, usual * (static_cast<float>(100 - step) / 100.0f)));
   return search.best();
-}
-
-BlockScale ZeroScale(const EncodeOptions& options) {
-  switch (options.spec.scale) {
-    case Format::kE8M0:
-      return {0, PowerOfTwo(-127)};
-    case Format::kUE4M3:
-      return NvfpScale(options.global, UE4M3::Encode(1.0f));
-    default:
-      return Store(options.spec.scale,
-                   options.spec.element == Format::kInt8 && options.int8_range == Int8Range::k128
-                       ? 0x1p-23f
-                       : 1.0f);
-  }
 }
 
 }  // namespace
@@ -171,6 +152,25 @@ int MxExponent(float amax, Format element, ScaleRule rule) {
                   : rule == ScaleRule::kEven ? mantissa >= 1.75f
                                              : false;
   return std::clamp(exponent - top + (up ? 1 : 0), -127, 127);
+}
+
+float IntegerDivisor(const EncodeOptions& options) {
+  if (options.spec.element == Format::kInt4) return 7.5f;
+  return options.int8_range == Int8Range::k127 ? 127.0f : 127.5f;
+}
+
+BlockScale ZeroScale(const EncodeOptions& options) {
+  switch (options.spec.scale) {
+    case Format::kE8M0:
+      return {0, PowerOfTwo(-127)};
+    case Format::kUE4M3:
+      return NvfpScale(options.global, UE4M3::Encode(1.0f));
+    default:
+      return Store(options.spec.scale,
+                   options.spec.element == Format::kInt8 && options.int8_range == Int8Range::k128
+                       ? 0x1p-23f
+                       : 1.0f);
+  }
 }
 
 BlockScale ChooseScale(const EncodeOptions& options, const BlockValues& block) {

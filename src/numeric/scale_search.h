@@ -33,6 +33,15 @@ int FloorLog2(float value);
 // The E8M0 exponent that `floor`, `ceil` or `even` choose for a block, in [-127, 127].
 int MxExponent(float amax, Format element, ScaleRule rule);
 
+// What absmax divides a block's largest magnitude by: 7.5 for INT4, 127 or 127.5 for INT8.
+float IntegerDivisor(const EncodeOptions& options);
+
+// How many scales `mse` tries for integers, absmax times 1, 0.99, 0.98 ...
+inline constexpr int kShrinkSteps = 40;
+
+// The scale of a block of zeros.
+BlockScale ZeroScale(const EncodeOptions& options);
+
 // The scale of one block.
 BlockScale ChooseScale(const EncodeOptions& options, const BlockValues& block);
 

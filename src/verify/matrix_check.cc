@@ -53,10 +53,21 @@ Result<std::vector<float>> ReadFloats(const Checkpoint& checkpoint, const Tensor
 // Beyond it, code 127 was cut to the range; the factor is for the rounding of the scale to FP32.
 double ClipPoint(double row_scale) { return 127.0 * row_scale * (1 + 1e-6); }
 
+// A scale that is larger than needed would hide any error in steps of its own. It may be off by the
+// rounding of absmax and of the quotient.
+bool ScaleFits(double scale, double largest) {
+  if (largest == 0) return scale == 1.0 || scale == 0x1p-23;
+  const auto near = [&](double divisor) {
+    return std::fabs(scale * divisor / largest - 1) <= 4 * 0x1p-24;
+  };
+  return near(127.0) || near(127.5);
+}
+
 // What a row adds up to.
 struct Sums {
   std::array<double, kLanes> squares{}, errors{};
-  double largest = 0;  // |W - q s|
+  double largest = 0;        // |W - q s|
+  double largest_value = 0;  // |W|
   uint64_t clipped = 0;
 
   static double Total(const std::array<double, kLanes>& lanes) {
@@ -78,6 +89,7 @@ void Compare(const uint8_t* fp8, const int8_t* int8, uint64_t count, float block
     sums.squares[i % kLanes] += value * value;
     sums.errors[i % kLanes] += error * error;
     sums.largest = std::max(sums.largest, std::fabs(error));
+    sums.largest_value = std::max(sums.largest_value, std::fabs(value));
     sums.clipped += int8[i] == 127 ? value > clip_point : int8[i] == -128 && value < low_clip_point;
   }
 }
@@ -102,6 +114,11 @@ class MatrixCheck {
     }
     const double squares = Sums::Total(sums.squares);
     if (!std::isfinite(squares)) return NoteNotFinite(row, fp8);
+    if (!ScaleFits(scale, sums.largest_value))
+      scales_off_.Note([&] {
+        return fmt::format("row {} has {:.9g}, its largest value is {:.9g}", row, scale,
+                           sums.largest_value);
+      });
     const double half_steps = sums.largest / (0.5 * scale);
     if (half_steps > kHalfStepBound) NoteOff(row, fp8, int8);
     squares_ += squares;
@@ -115,6 +132,7 @@ class MatrixCheck {
     const std::string& name = pair_.fp8.info->name;
     bad_scales_.Tell(name, "row scales are not positive finite numbers", failures);
     not_finite_.Tell(name, "elements of the source are not finite", failures);
+    scales_off_.Tell(name, "row scales are neither absmax/127 nor absmax/127.5", failures);
     off_.Tell(name, "elements differ from the source by more than half a step", failures);
     quality_.name = name;
     quality_.rows = pair_.rows;
@@ -162,7 +180,7 @@ class MatrixCheck {
   std::vector<float> block_scales_, row_scales_;
   double squares_ = 0, errors_ = 0;
   MatrixQuality quality_;
-  Trouble bad_scales_, not_finite_, off_;
+  Trouble bad_scales_, scales_off_, not_finite_, off_;
 };
 
 }  // namespace

@@ -25,8 +25,10 @@ inline constexpr double kClippedBound = 1.0 + 256 * 0x1p-24;
 // are rounded straight from FP32.
 inline constexpr double kRecodedBound = 1.0 + 2e-5;
 
-// Adds what does not hold to `failures`: at most one line for each kind of trouble, with its count
-// and its first place. An error is one of reading. Reads about 1 MiB of each checkpoint at a time.
+// Checks every element against half a step of its row, and every row's scale against its largest
+// value. Adds what does not hold to `failures`: at most one line for each kind of trouble, with its
+// count and its first place. An error is one of reading. Reads about 1 MiB of each checkpoint at a
+// time.
 Result<MatrixQuality> CheckMatrix(const Checkpoint& source, const Checkpoint& converted,
                                   const MatrixPair& pair, std::vector<VerifyFailure>* failures);
 

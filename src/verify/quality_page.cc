@@ -226,6 +226,29 @@ Grids MakeGrids(const std::vector<MatrixQuality>& matrices) {
   return grids;
 }
 
+// One row a choice, with a bar as long as its error.
+void AddComparison(const QualityPage& page, std::string& out) {
+  if (page.comparison.empty()) return;
+  double largest = 0;
+  for (const ComparedChoice& choice : page.comparison)
+    largest = std::max(largest, choice.relative_rmse);
+  out += fmt::format(
+      "<section><h2>What other schemes would cost</h2><p>{}</p><table id=\"comparison\"><thead><tr>"
+      "<th>Scheme and scale rule</th><th class=\"n\">Bytes</th><th class=\"n\">Relative RMSE</th>"
+      "<th></th></tr></thead><tbody>\n",
+      Escaped(page.comparison_note));
+  for (const ComparedChoice& choice : page.comparison) {
+    const double width = largest > 0 ? 240.0 * choice.relative_rmse / largest : 0;
+    out += fmt::format(
+        "<tr><td>{0}{1}{2}</td><td class=\"n\">{3}</td><td class=\"n\">{4}</td><td><svg "
+        "width=\"244\" height=\"12\" role=\"img\" aria-label=\"{4}\"><rect x=\"1\" y=\"1\" "
+        "width=\"{5:.1f}\" height=\"10\" fill=\"{6}\"/></svg></td></tr>\n",
+        choice.chosen ? "<b>" : "", Escaped(choice.name), choice.chosen ? "</b>" : "", choice.bytes,
+        Percent(choice.relative_rmse), width, choice.chosen ? "#1b7837" : "#9aa5b1");
+  }
+  out += "</tbody></table></section>\n";
+}
+
 void AddWorst(const std::vector<MatrixQuality>& matrices, std::string& out) {
   std::vector<const MatrixQuality*> order;
   for (const MatrixQuality& matrix : matrices) order.push_back(&matrix);
@@ -287,6 +310,7 @@ std::string RenderQualityPage(const QualityPage& page) {
       Escaped(page.title), kStyle, matrices.size());
   AddAlerts(page, out);
   AddFacts(page, out);
+  AddComparison(page, out);
   if (!matrices.empty()) AddHistogram(matrices, range, out);
   if (!grids.experts.empty()) {
     out +=

@@ -19,8 +19,11 @@ std::string NameOfMatrix(const StoredMatrix& matrix) {
 
 class RecodedCheck {
  public:
-  RecodedCheck(const StoredMatrix& from, const StoredMatrix& to)
-      : to_(to), grid_(GridOf(to.spec.element)), same_(from.spec == to.spec) {
+  RecodedCheck(const StoredMatrix& from, const StoredMatrix& to, float smallest_scale)
+      : to_(to),
+        smallest_scale_(smallest_scale),
+        grid_(GridOf(to.spec.element)),
+        same_(from.spec == to.spec) {
     quality_ = {.name = NameOfMatrix(to),
                 .rows = to.rows,
                 .columns = to.columns,
@@ -38,20 +41,26 @@ class RecodedCheck {
         const float scale =
             to_.spec.has_scales() ? converted.scales[row * blocks + begin / width] : 1.0f;
         bool exact = true;
+        double largest = 0;  // |x| of the block's part of this row
         for (uint64_t column = begin; column < end; ++column) {
           const uint64_t at = row * columns + column;
           if (same_ && source.codes[at] != converted.codes[at]) NoteCode(first + row, column);
           zero &= source.values[at] == 0;
+          largest = std::max(largest, std::fabs(source.values[at] / scale));
           exact &= Compare(first + row, column, source.values[at], converted.codes[at],
                            converted.values[at], scale);
         }
         quality_.inexact_blocks += !exact;
+        NoteWidth(first + row, begin / width, blocks, largest, exact, scale);
       }
       quality_.zero_rows += zero;
     }
   }
 
   MatrixQuality Finish(std::vector<VerifyFailure>* failures) {
+    CloseBlocks(to_.rows);
+    wide_.Tell(quality_.name,
+               "blocks have a scale more than four times as large as their values need", failures);
     bad_scales_.Tell(quality_.name, "scales are not positive finite numbers", failures);
     not_finite_.Tell(quality_.name, "elements are not finite", failures);
     off_.Tell(quality_.name, "elements differ from the source by more than half a step", failures);
@@ -62,6 +71,39 @@ class RecodedCheck {
   }
 
  private:
+  // Of a block: its largest |x|, and whether any value of it changed.
+  struct Width {
+    double largest = 0;
+    bool exact = true;
+    float scale = 0;
+  };
+
+  // A scale far larger than needed hides any error in steps of its own. Blocks of several rows are
+  // judged when they are complete.
+  void NoteWidth(uint64_t row, uint64_t block, uint64_t blocks, double largest, bool exact,
+                 float scale) {
+    if (!to_.spec.has_scales()) return;
+    if (to_.spec.grid_row(row) != open_row_) CloseBlocks(row);
+    open_row_ = to_.spec.grid_row(row);
+    open_.resize(blocks);
+    open_[block] = {std::max(open_[block].largest, largest), open_[block].exact && exact, scale};
+  }
+
+  void CloseBlocks(uint64_t before_row) {
+    for (size_t block = 0; block < open_.size(); ++block) {
+      const Width& width = open_[block];
+      if (width.exact || width.largest >= grid_.largest / 4 || width.scale <= smallest_scale_)
+        continue;
+      wide_.Note([&] {
+        return fmt::format(
+            "block {} of the rows before {}: its largest value is {:.4g} steps of a "
+            "scale of {:.6g}, of {:.4g} that there are",
+            block, before_row, width.largest, width.scale, grid_.largest);
+      });
+    }
+    open_.clear();
+  }
+
   // Whether the element is what it was.
   bool Compare(uint64_t row, uint64_t column, double value, double code, double got, float scale) {
     const auto place = [&] { return fmt::format("row {}, column {}", row, column); };
@@ -109,11 +151,14 @@ class RecodedCheck {
   }
 
   const StoredMatrix& to_;
+  float smallest_scale_;
   ElementGrid grid_;
   bool same_;
   MatrixQuality quality_;
   double squares_ = 0, errors_ = 0;
-  Trouble bad_scales_, not_finite_, off_, codes_;
+  std::vector<Width> open_;  // of the grid row `open_row_`
+  uint64_t open_row_ = 0;
+  Trouble bad_scales_, not_finite_, off_, codes_, wide_;
 };
 
 }  // namespace
@@ -130,7 +175,7 @@ Result<MatrixQuality> CheckRecoded(const Checkpoint& source, const StoredMatrix&
   ValueReader before(source, from), after(converted, to);
   BLOCKSCALE_RETURN_IF_ERROR(before.Open());
   BLOCKSCALE_RETURN_IF_ERROR(after.Open());
-  RecodedCheck check(from, to);
+  RecodedCheck check(from, to, after.SmallestScale());
   DecodedRows before_rows, after_rows;
   const uint64_t step = std::max<uint64_t>(1, kPieceElements / std::max<uint64_t>(1, to.columns));
   for (uint64_t row = 0; row < to.rows; row += step) {

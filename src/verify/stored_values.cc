@@ -19,6 +19,31 @@ Status ValueReader::Open() {
   return OkStatus();
 }
 
+float ValueReader::WithGlobal(float scale) const {
+  switch (matrix_.global_kind) {
+    case GlobalScale::Kind::kDivisor:
+      return scale / global_;
+    case GlobalScale::Kind::kMultiplier:
+      return scale * global_;
+    case GlobalScale::Kind::kNone:
+      break;
+  }
+  return scale;
+}
+
+float ValueReader::SmallestScale() const {
+  switch (matrix_.spec.scale) {
+    case Format::kE8M0:
+      return 0x1p-127f;
+    case Format::kUE4M3:
+      return WithGlobal(0x1p-9f);
+    case Format::kFP16:
+      return 0x1p-24f;
+    default:
+      return 0x1p-126f;
+  }
+}
+
 // Row by row, as interleaved experts stand.
 Status ValueReader::Read(uint64_t first, uint64_t count, DecodedRows* rows) {
   const uint64_t columns = matrix_.columns, width = BlockWidthOf(matrix_);
@@ -50,9 +75,7 @@ Status ValueReader::ReadRow(uint64_t row, uint64_t grid, float* scales) {
       checkpoint_.Read(matrix_.scales, grid_row * scale_line_.size(), scale_line_));
   for (uint64_t i = 0; i < grid; ++i) {
     const auto scale = static_cast<float>(ValueAt(matrix_.spec.scale, scale_line_.data(), i));
-    scales[i] = matrix_.global_kind == GlobalScale::Kind::kDivisor      ? scale / global_
-                : matrix_.global_kind == GlobalScale::Kind::kMultiplier ? scale * global_
-                                                                        : scale;
+    scales[i] = WithGlobal(scale);
   }
   return OkStatus();
 }

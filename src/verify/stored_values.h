@@ -28,9 +28,12 @@ class ValueReader {
       : checkpoint_(checkpoint), matrix_(matrix) {}
 
   Status Open();  // before Read
+  // The smallest scale that a block can have here: below it there is none to choose.
+  float SmallestScale() const;
   Status Read(uint64_t first, uint64_t count, DecodedRows* rows);
 
  private:
+  float WithGlobal(float scale) const;
   Status ReadRow(uint64_t row, uint64_t grid, float* scales);
 
   const Checkpoint& checkpoint_;

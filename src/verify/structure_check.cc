@@ -1,7 +1,9 @@
 #include "verify/structure_check.h"
 
+#include <re2/re2.h>
+
 #include <algorithm>
-#include <regex>
+#include <memory>
 #include <unordered_set>
 
 #include "checkpoint/json_reader.h"
@@ -50,6 +52,33 @@ void CheckEnvelope(const OrderedJson& config, std::vector<VerifyFailure>* failur
   }
 }
 
+// Nothing but what the converter writes: a field more would change how a runtime loads the rest.
+void ExpectKeys(const OrderedJson& object, const std::string& where,
+                std::initializer_list<std::string_view> known,
+                std::vector<VerifyFailure>* failures) {
+  if (!object.is_object()) return;
+  for (const auto& [key, value] : object.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      Fail(failures, kConfigFileName,
+           fmt::format("quantization_config{}/{} is {}, which does not belong there", where, key,
+                       value.dump().substr(0, 120)));
+}
+
+void CheckNothingElse(const OrderedJson& config, std::vector<VerifyFailure>* failures) {
+  ExpectKeys(config, "",
+             {"quant_method", "format", "quantization_status", "global_compression_ratio",
+              "config_groups", "ignore"},
+             failures);
+  const OrderedJson::json_pointer group("/config_groups/group_0");
+  if (!config.contains(group)) return;
+  ExpectKeys(config.at(group), group.to_string(), {"targets", "weights", "input_activations"},
+             failures);
+  for (const char* part : {"weights", "input_activations"})
+    if (config.at(group).is_object() && config.at(group).contains(part))
+      ExpectKeys(config.at(group).at(part), group.to_string() + "/" + part,
+                 {"num_bits", "type", "symmetric", "strategy", "dynamic"}, failures);
+}
+
 bool IsNormName(const std::string& module) {
   return module.find("norm") != std::string::npos && module.find("proj") == std::string::npos;
 }
@@ -69,24 +98,22 @@ class IgnoreRules {
         names_.insert(text);
         continue;
       }
-      try {
-        rules_.emplace_back(text.substr(3));
-      } catch (const std::regex_error&) {
-        continue;  // covers nothing: what it was meant for is then reported as not ignored
-      }
+      // One that is none covers nothing: what it was meant for is then reported as not ignored.
+      auto rule = std::make_unique<const re2::RE2>(text.substr(3), re2::RE2::Quiet);
+      if (rule->ok()) rules_.push_back(std::move(rule));
     }
   }
 
   bool Cover(const std::string& module) const {
     return names_.contains(module) ||
-           std::any_of(rules_.begin(), rules_.end(), [&](const std::regex& rule) {
-             return std::regex_search(module, rule, std::regex_constants::match_continuous);
+           std::any_of(rules_.begin(), rules_.end(), [&](const auto& rule) {
+             return rule->Match(module, 0, module.size(), re2::RE2::ANCHOR_START, nullptr, 0);
            });
   }
 
  private:
   std::unordered_set<std::string> names_;
-  std::vector<std::regex> rules_;
+  std::vector<std::unique_ptr<const re2::RE2>> rules_;
 };
 
 // Byte ranges of two readers, compared in pieces.
@@ -233,6 +260,7 @@ void CheckConfig(const Checkpoint& source, const Checkpoint& converted,
   if (!quantization) return Fail(failures, kConfigFileName, "has no quantization_config");
   const OrderedJson& config = converted.config().quantization_json();
   CheckEnvelope(config, failures);
+  CheckNothingElse(config, failures);
   const auto ignore = config.find("ignore");
   if (ignore == config.end() || !ignore->is_array())
     Fail(failures, kConfigFileName, "quantization_config has no ignore list");

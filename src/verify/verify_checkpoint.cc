@@ -3,11 +3,11 @@
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+#include <re2/re2.h>
 
 #include <algorithm>
+#include <memory>
 #include <mutex>
-#include <optional>
-#include <regex>
 #include <thread>
 
 #include "verify/matrix_check.h"
@@ -18,20 +18,22 @@
 namespace blockscale {
 namespace {
 
-Result<std::optional<std::regex>> ParseMatch(const std::string& pattern) {
-  if (pattern.empty()) return std::optional<std::regex>();
-  try {
-    return std::optional<std::regex>(pattern);
-  } catch (const std::regex_error& error) {
-    return InvalidInput("--match '{}' is not a regular expression: {}", pattern, error.what());
-  }
+// Null for "match all".
+using Match = std::unique_ptr<const re2::RE2>;
+
+Result<Match> ParseMatch(const std::string& pattern) {
+  if (pattern.empty()) return Match();
+  auto match = std::make_unique<const re2::RE2>(pattern, re2::RE2::Quiet);
+  if (!match->ok())
+    return InvalidInput("--match '{}' is not a regular expression: {}", pattern, match->error());
+  return Match(std::move(match));
 }
 
 // Every FP8 matrix of the source counts, paired or not: one that has no counterpart is a failure,
 // not a pattern that matches nothing.
-Status ExpectMatch(const Checkpoint& source, const std::string& pattern, const std::regex& regex) {
+Status ExpectMatch(const Checkpoint& source, const std::string& pattern, const re2::RE2& regex) {
   for (const TensorRef& tensor : source.tensors())
-    if (tensor.info->dtype == DType::kF8E4M3 && std::regex_search(tensor.info->name, regex))
+    if (tensor.info->dtype == DType::kF8E4M3 && re2::RE2::PartialMatch(tensor.info->name, regex))
       return OkStatus();
   return InvalidInput("--match '{}' matches no FP8 matrix of {}", pattern, source.folder());
 }
@@ -116,8 +118,7 @@ bool IsFp8ToInt8(const Checkpoint& source, const Checkpoint& converted) {
 }
 
 Result<VerifyReport> VerifyFp8ToInt8(const Checkpoint& source, const Checkpoint& converted,
-                                     const VerifyOptions& options,
-                                     const std::optional<std::regex>& match) {
+                                     const VerifyOptions& options, const Match& match) {
   VerifyReport report;
   for (const TensorRef& tensor : source.tensors())
     report.matrices_total += tensor.info->dtype == DType::kF8E4M3;
@@ -127,7 +128,7 @@ Result<VerifyReport> VerifyFp8ToInt8(const Checkpoint& source, const Checkpoint&
   if (match) {
     BLOCKSCALE_RETURN_IF_ERROR(ExpectMatch(source, options.match, *match));
     std::erase_if(pairs, [&](const MatrixPair& pair) {
-      return !std::regex_search(pair.fp8.info->name, *match);
+      return !re2::RE2::PartialMatch(pair.fp8.info->name, *match);
     });
   }
   KeepSample(options.sample, &pairs);
@@ -145,8 +146,7 @@ Result<VerifyReport> VerifyFp8ToInt8(const Checkpoint& source, const Checkpoint&
 }
 
 Result<VerifyReport> VerifyRecoded(const Checkpoint& source, const Checkpoint& converted,
-                                   const VerifyOptions& options,
-                                   const std::optional<std::regex>& match) {
+                                   const VerifyOptions& options, const Match& match) {
   VerifyReport report;
   BLOCKSCALE_RETURN_IF_ERROR(CheckIndex(converted, &report.failures));
   const size_t before = report.failures.size();
@@ -159,8 +159,8 @@ Result<VerifyReport> VerifyRecoded(const Checkpoint& source, const Checkpoint& c
   auto chosen = pairs.changed;
   if (match) {
     std::erase_if(chosen, [&](const auto& pair) {
-      return !std::regex_search(pair.first->codes.info->name, *match) &&
-             !std::regex_search(pair.first->module, *match);
+      return !re2::RE2::PartialMatch(pair.first->codes.info->name, *match) &&
+             !re2::RE2::PartialMatch(pair.first->module, *match);
     });
     if (chosen.empty())
       return InvalidInput("--match '{}' matches no converted matrix of {}", options.match,
@@ -184,7 +184,7 @@ Result<VerifyReport> VerifyRecoded(const Checkpoint& source, const Checkpoint& c
 }  // namespace
 
 Result<VerifyReport> VerifyCheckpointOn(FileSystem& files, const VerifyOptions& options) {
-  BLOCKSCALE_ASSIGN_OR_RETURN(const std::optional<std::regex> match, ParseMatch(options.match));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const Match match, ParseMatch(options.match));
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint source, Checkpoint::Open(files, options.source));
   std::vector<Finding> tolerated;  // CheckIndex finds these for itself
   BLOCKSCALE_ASSIGN_OR_RETURN(const Checkpoint converted,

@@ -291,5 +291,45 @@ TEST_F(AnyToAnyTest, ClippedCodesAreCountedAlike) {
   EXPECT_EQ(converted, verified);
 }
 
+// Predictions are what conversions come to, and the page shows them.
+TEST_F(AnyToAnyTest, TheComparisonPredictsWhatConversionsCost) {
+  std::filesystem::remove_all(Path("none"));
+  const auto costs = CompareSchemes(
+      {.source = Path("bf16"), .output = Path("none"), .recipe = RecipeFor("mxfp4")});
+  ASSERT_TRUE(costs.ok()) << costs.status().message();
+  EXPECT_FALSE(std::filesystem::exists(Path("none")));
+  std::map<std::string, const SchemeCost*> by_name;
+  for (const SchemeCost& cost : *costs) by_name[cost.scheme + " " + cost.scale_rule] = &cost;
+  EXPECT_EQ(by_name.size(), 24u);
+  for (const auto& [scheme, rule] :
+       std::vector<std::pair<std::string, std::string>>{{"mxfp4", "ceil"},
+                                                        {"nvfp4", "absmax"},
+                                                        {"nvfp4", "sweep"},
+                                                        {"int8-channel", "absmax"},
+                                                        {"fp8-block", "absmax"},
+                                                        {"int4-group", "mse"},
+                                                        {"mxfp8", "floor"}}) {
+    Recipe recipe = RecipeFor(scheme);
+    if (!rule.empty()) recipe.rules[0].scale_rule = rule;
+    const auto summary = Convert("bf16", "costs", recipe);
+    ASSERT_TRUE(summary.ok()) << summary.status().message();
+    double worst = 0, best = 1;
+    for (const MatrixQuality& matrix : summary->matrices) {
+      worst = std::max(worst, matrix.relative_rmse);
+      best = std::min(best, matrix.relative_rmse);
+    }
+    ASSERT_TRUE(by_name.contains(scheme + " " + rule)) << scheme << " " << rule;
+    const SchemeCost& cost = *by_name[scheme + " " + rule];
+    EXPECT_GT(cost.relative_rmse, 0.95 * best) << scheme << " " << rule;
+    EXPECT_LT(cost.relative_rmse, 1.05 * worst) << scheme << " " << rule;
+    uint64_t kept = 0;
+    for (const auto& [name, bytes] : testing::FolderBytes(Path("costs"))) kept += bytes.size();
+    EXPECT_LT(cost.bytes, kept);
+  }
+  const std::string page = testing::ReadFile(*folder_ / "costs/conversion_report.html");
+  EXPECT_THAT(page, AllOf(HasSubstr("id=\"comparison\""), HasSubstr("<b>mxfp8, floor</b>"),
+                          HasSubstr("nvfp4, four-over-six")));
+}
+
 }  // namespace
 }  // namespace blockscale
