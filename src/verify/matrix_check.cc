@@ -53,14 +53,10 @@ Result<std::vector<float>> ReadFloats(const Checkpoint& checkpoint, const Tensor
 // Beyond it, code 127 was cut to the range; the factor is for the rounding of the scale to FP32.
 double ClipPoint(double row_scale) { return 127.0 * row_scale * (1 + 1e-6); }
 
-// A scale that is larger than needed would hide any error in steps of its own. It may be off by the
-// rounding of absmax and of the quotient.
+// A scale that is larger than needed would hide any error in steps of its own. Converters divide
+// the largest value by 127, 127.5 or 128; a row of zeros may have any scale.
 bool ScaleFits(double scale, double largest) {
-  if (largest == 0) return scale == 1.0 || scale == 0x1p-23;
-  const auto near = [&](double divisor) {
-    return std::fabs(scale * divisor / largest - 1) <= 4 * 0x1p-24;
-  };
-  return near(127.0) || near(127.5);
+  return largest == 0 || (largest / scale > 120 && largest / scale < 129);
 }
 
 // What a row adds up to.
@@ -132,7 +128,9 @@ class MatrixCheck {
     const std::string& name = pair_.fp8.info->name;
     bad_scales_.Tell(name, "row scales are not positive finite numbers", failures);
     not_finite_.Tell(name, "elements of the source are not finite", failures);
-    scales_off_.Tell(name, "row scales are neither absmax/127 nor absmax/127.5", failures);
+    scales_off_.Tell(name,
+                     "row scales do not fit their rows, whose largest value is 127 or 127.5 steps",
+                     failures);
     off_.Tell(name, "elements differ from the source by more than half a step", failures);
     quality_.name = name;
     quality_.rows = pair_.rows;

@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "blockscale/convert.h"
@@ -329,6 +331,119 @@ TEST_F(AnyToAnyTest, TheComparisonPredictsWhatConversionsCost) {
   const std::string page = testing::ReadFile(*folder_ / "costs/conversion_report.html");
   EXPECT_THAT(page, AllOf(HasSubstr("id=\"comparison\""), HasSubstr("<b>mxfp8, floor</b>"),
                           HasSubstr("nvfp4, four-over-six")));
+}
+
+// A byte somewhere in a converted shard, in place of another.
+class MutatedTest : public AnyToAnyTest {
+ protected:
+  // Writes `bytes` over the start of a tensor of `name`'s output and returns what verify says.
+  std::string Failures(const std::string& name, const std::string& tensor,
+                       const std::string& bytes) {
+    std::filesystem::remove_all(Path("mutated"));
+    std::filesystem::copy(Path(name), Path("mutated"));
+    {
+      const auto checkpoint = Checkpoint::Open(PosixFileSystem(), Path("mutated"));
+      const TensorRef found = checkpoint->Find(tensor);
+      EXPECT_TRUE(found) << tensor;
+      std::fstream file(found.shard->file->path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(static_cast<std::streamoff>(found.shard->header.data_start + found.info->begin));
+      file << bytes;
+    }
+    const auto report =
+        VerifyCheckpoint({.source = Path("fp8-block"), .converted = Path("mutated")});
+    EXPECT_TRUE(report.ok()) << report.status().message();
+    std::string text;
+    for (const VerifyFailure& failure : report->failures)
+      text += failure.object + ": " + failure.message + "\n";
+    return text;
+  }
+  const std::string kQ = "model.layers.0.self_attn.q_proj";
+};
+
+TEST_F(MutatedTest, VerifySeesEveryKind) {
+  const std::string zeros(256, '\0');
+  for (const std::string name : {"mxfp4", "nvfp4", "int4-group"}) {
+    EXPECT_THAT(Failures(name, kQ + ".weight_packed", std::string(64, '\x77')),
+                HasSubstr("more than half a step"))
+        << name;
+  }
+  for (const std::string name : {"mxfp8", "fp8-channel", "int8-channel"})
+    EXPECT_THAT(Failures(name, kQ + ".weight", std::string(64, '\x11')), HasSubstr("half a step"))
+        << name;
+  EXPECT_THAT(Failures("mxfp4", kQ + ".weight_scale", "\xFF"), HasSubstr("not"));
+  EXPECT_THAT(Failures("bf16", kQ + ".weight", zeros), HasSubstr("half a step"));
+  EXPECT_THAT(Failures("mxfp4", "model.norm.weight", "xx"), HasSubstr("kept bit for bit"));
+}
+
+// Zeros under a scale that is large enough for them to be the nearest codes.
+TEST_F(MutatedTest, AScaleThatHidesItsErrorsIsSeen) {
+  std::filesystem::remove_all(Path("hidden"));
+  for (const std::string name : {"mxfp4", "mxfp8", "nvfp4", "int8-channel", "fp8-channel"}) {
+    const auto checkpoint = Checkpoint::Open(PosixFileSystem(), Path(name));
+    const auto stored = FindStoredMatrices(*checkpoint);
+    for (const StoredMatrix& matrix : stored->matrices) {
+      if (matrix.module != kQ) continue;
+      const std::string codes(matrix.codes.info->bytes(), '\0');
+      // One power of two too many: 2^127, 448 times the global scale, 1e30.
+      const std::string scale = matrix.spec.scale == Format::kE8M0 ? "\xFE"
+                                : matrix.spec.scale == Format::kUE4M3
+                                    ? "\x7E"
+                                    : testing::FloatBytes({1e30f});
+      std::string scales;
+      while (scales.size() < matrix.scales.info->bytes()) scales += scale;
+      std::filesystem::remove_all(Path("mutated"));
+      std::filesystem::copy(Path(name), Path("mutated"));
+      for (const auto& [tensor, bytes] :
+           {std::pair(matrix.codes, codes), {matrix.scales, scales}}) {
+        std::fstream file(std::filesystem::path(Path("mutated")) / tensor.shard->name,
+                          std::ios::in | std::ios::out | std::ios::binary);
+        file.seekp(
+            static_cast<std::streamoff>(tensor.shard->header.data_start + tensor.info->begin));
+        file << bytes;
+      }
+      const auto report =
+          VerifyCheckpoint({.source = Path("fp8-block"), .converted = Path("mutated")});
+      ASSERT_TRUE(report.ok());
+      EXPECT_FALSE(report->failures.empty()) << name;
+    }
+  }
+}
+
+// Continued after any number of shards, the result is the same, global scales and all.
+TEST_F(AnyToAnyTest, AStoppedRunIsContinuedInEveryScheme) {
+  for (const std::string scheme : {"nvfp4", "int4-group", "fp8-tensor"}) {
+    ASSERT_TRUE(Convert("bf16", "whole", RecipeFor(scheme)).ok());
+    std::filesystem::remove_all(Path("stopped"));
+    std::atomic<bool> stop = false;
+    ConvertOptions options{.source = Path("bf16"),
+                           .output = Path("stopped"),
+                           .recipe = RecipeFor(scheme),
+                           .threads = 1,
+                           .stop = &stop};
+    options.progress = [&](const ConvertProgress& state) { stop = stop || state.shards_done > 0; };
+    EXPECT_FALSE(ConvertCheckpoint(options).ok());
+    options.progress = {};
+    options.stop = nullptr;
+    options.resume = true;
+    options.threads = 4;
+    options.recipe = RecipeFor("bf16");
+    EXPECT_FALSE(ConvertCheckpoint(options).ok()) << "another recipe is refused";
+    options.recipe = RecipeFor(scheme);
+    // A link out of the folder, and a partial file of somebody else.
+    std::filesystem::create_directory_symlink(Path("whole"), Path("stopped/link"));
+    std::ofstream(Path("whole/precious.partial")) << "1";
+    std::ofstream(Path("stopped/mine.partial")) << "2";
+    const auto resumed = ConvertCheckpoint(options);
+    ASSERT_TRUE(resumed.ok()) << resumed.status().message();
+    EXPECT_GT(resumed->shards_reused, 0u);
+    EXPECT_TRUE(std::filesystem::exists(Path("whole/precious.partial")));
+    EXPECT_TRUE(std::filesystem::exists(Path("stopped/mine.partial")));
+    std::filesystem::remove(Path("whole/precious.partial"));
+    std::filesystem::remove(Path("stopped/mine.partial"));
+    std::filesystem::remove(Path("stopped/link"));
+    for (const auto& [name, bytes] : testing::FolderBytes(Path("whole")))
+      EXPECT_TRUE(testing::FolderBytes(Path("stopped")).at(name) == bytes) << scheme << " " << name;
+  }
 }
 
 }  // namespace

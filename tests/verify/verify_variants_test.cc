@@ -138,7 +138,9 @@ TEST_F(VerifyTest, OnlyClippedCodesHaveTheWiderLimit) {
   EXPECT_EQ(failures(127, 1).size(), 0u);   // 127.5 of the wider range
   EXPECT_EQ(failures(127, -1).size(), 1u);  // 126.5: an ordinary code
   EXPECT_EQ(failures(126, 1).size(), 1u);
-  EXPECT_EQ(failures(100, -1).size(), 1u);
+  // A scale that does not fit the row is told of too.
+  ASSERT_EQ(failures(100, -1).size(), 2u);
+  EXPECT_NE(failures(100, -1)[0].message.find("do not fit their rows"), std::string::npos);
 }
 
 TEST_F(VerifyTest, TheLowestCodeCanBeClippedToo) {
