@@ -6,4 +6,5 @@ build=$1
 here=$(cd "$(dirname "$0")" && pwd)
 "$build/bin/fp8_to_int8_bench"
 "$build/bin/block_quant_bench"
+"$build/bin/target_matching_bench"
 /usr/bin/python3 "$here/whole_command.py" "$build/bin/blockscale" "$build/bench-work" "${BENCH_ROUNDS:-5}"

@@ -62,27 +62,36 @@ Result<TargetMatcher> TargetMatcher::Make(const CompressedTensorsConfig& config)
   for (const QuantizationGroup& group : config.groups) {
     for (const std::string& target : group.targets) {
       if (target == kLinear) matcher.linear_ = &group;
-      const auto same =
-          std::find_if(matcher.targets_.begin(), matcher.targets_.end(),
-                       [&](const Target& other) { return other.pattern.text() == target; });
-      if (same != matcher.targets_.end()) {
-        same->group = &group;  // the place of the first, the scheme of the last
+      const size_t place = matcher.targets_.size();
+      const auto [same, isnew] = matcher.target_of_text_.emplace(target, place);
+      if (!isnew) {
+        matcher.targets_[same->second].group =
+            &group;  // the place of the first, scheme of the last
         continue;
       }
       BLOCKSCALE_ASSIGN_OR_RETURN(NamePattern pattern, NamePattern::Parse(target));
+      if (pattern.is_expression()) matcher.target_expressions_.push_back(place);
+      if (pattern.is_expression() || target.find('.') == std::string::npos)
+        matcher.class_targets_.push_back(place);
       matcher.targets_.push_back({std::move(pattern), &group});
     }
   }
   for (const std::string& entry : config.ignore) {
     BLOCKSCALE_ASSIGN_OR_RETURN(NamePattern pattern, NamePattern::Parse(entry));
+    const size_t place = matcher.ignore_.size();
+    if (pattern.is_expression()) matcher.ignore_expressions_.push_back(place);
+    matcher.ignores_of_text_[entry].push_back(place);
     matcher.ignore_.push_back(std::move(pattern));
   }
   return matcher;
 }
 
 bool TargetMatcher::IsIgnored(const std::string& name) {
-  bool ignored = false;
-  for (size_t i = 0; i < ignore_.size(); ++i) {
+  // An expression's own text ("re:...") is no module's name.
+  const auto exact = ignores_of_text_.find(name);
+  bool ignored = exact != ignores_of_text_.end() && !name.starts_with(kRegexMark);
+  if (ignored) used_ignores_.insert(exact->second.begin(), exact->second.end());
+  for (const size_t i : ignore_expressions_) {
     if (!ignore_[i].MatchesName(name)) continue;
     used_ignores_.insert(i);
     ignored = true;
@@ -91,23 +100,33 @@ bool TargetMatcher::IsIgnored(const std::string& name) {
 }
 
 bool TargetMatcher::IsListedExactly(const std::string& name) {
-  for (size_t i = 0; i < ignore_.size(); ++i) {
-    if (ignore_[i].text() != name) continue;
-    used_ignores_.insert(i);
-    return true;
-  }
-  return false;
+  const auto exact = ignores_of_text_.find(name);
+  if (exact == ignores_of_text_.end()) return false;
+  used_ignores_.insert(exact->second.front());
+  return true;
 }
 
 const QuantizationGroup* TargetMatcher::FindByName(const std::string& name) const {
-  for (const Target& target : targets_)
-    if (target.pattern.MatchesName(name)) return target.group;
-  return nullptr;
+  // The first in the list's order decides, be it a name or an expression.
+  size_t first = targets_.size();
+  if (const auto exact = target_of_text_.find(name);
+      exact != target_of_text_.end() && targets_[exact->second].pattern.MatchesName(name))
+    first = exact->second;
+  for (const size_t i : target_expressions_) {
+    if (i >= first) break;
+    if (targets_[i].pattern.MatchesName(name)) first = i;
+  }
+  return first < targets_.size() ? targets_[first].group : nullptr;
 }
 
 const QuantizationGroup* TargetMatcher::FindByClass(const std::string& class_name) const {
-  for (const Target& target : targets_)
-    if (target.pattern.MatchesClass(class_name)) return target.group;
+  if (class_name.find('.') != std::string::npos) {  // no class that is known has one
+    for (const Target& target : targets_)
+      if (target.pattern.MatchesClass(class_name)) return target.group;
+    return nullptr;
+  }
+  for (const size_t i : class_targets_)
+    if (targets_[i].pattern.MatchesClass(class_name)) return targets_[i].group;
   return nullptr;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "base/status.h"
@@ -21,6 +22,7 @@ class NamePattern {
   // An error when the expression uses what only Python's `re` understands.
   static Result<NamePattern> Parse(const std::string& entry);
   const std::string& text() const { return text_; }
+  bool is_expression() const { return regex_.has_value(); }
   bool MatchesName(const std::string& name) const;
   // Targets are also tried as a part of the module's class name, whatever the case.
   bool MatchesClass(const std::string& class_name) const;
@@ -76,9 +78,16 @@ class TargetMatcher {
     NamePattern pattern;
     const QuantizationGroup* group;
   };
-  std::vector<Target> targets_;                // each text once: the runtime keeps them in a dict
+  std::vector<Target> targets_;  // each text once: the runtime keeps them in a dict
+  // Checkpoints list tens of thousands of exact names: they are looked up, and only the expressions
+  // are tried one by one.
+  std::unordered_map<std::string, size_t> target_of_text_;
+  std::vector<size_t> target_expressions_;
+  std::vector<size_t> class_targets_;          // that may be a part of a class name: without a dot
   const QuantizationGroup* linear_ = nullptr;  // of the literal target "Linear"
   std::vector<NamePattern> ignore_;
+  std::unordered_map<std::string, std::vector<size_t>> ignores_of_text_;
+  std::vector<size_t> ignore_expressions_;
   std::set<size_t> used_ignores_;
 };
 
