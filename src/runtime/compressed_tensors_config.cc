@@ -49,8 +49,11 @@ Result<std::string> DynamicText(const OrderedJson& value, const std::string& whe
 
 Result<int64_t> WholeNumber(const OrderedJson& value, const std::string& where) {
   constexpr int64_t kLimit = int64_t{1} << 31;
-  if (!value.is_number_integer() || value > kLimit || value < -kLimit)
-    return InvalidInput("{} is {}, not a whole number below 2^31", where, Short(value));
+  // Compared as what it is: 2^64 - 1 is not -1.
+  const bool fits = value.is_number_unsigned()  ? value.get<uint64_t>() <= uint64_t{kLimit}
+                    : value.is_number_integer() ? value.get<int64_t>() >= -kLimit
+                                                : false;
+  if (!fits) return InvalidInput("{} is {}, not a whole number below 2^31", where, Short(value));
   return value.get<int64_t>();
 }
 
@@ -169,6 +172,10 @@ Result<QuantizationGroup> ParseGroup(const std::string& name, const OrderedJson&
   BLOCKSCALE_ASSIGN_OR_RETURN(group.targets, ParseNames(json.at("targets"), where + ".targets"));
   BLOCKSCALE_ASSIGN_OR_RETURN(group.weights, ParseArgs(json, "weights", name));
   BLOCKSCALE_ASSIGN_OR_RETURN(group.input_activations, ParseArgs(json, "input_activations", name));
+  if (const auto format = json.find("format"); format != json.end() && !format->is_null()) {
+    if (!format->is_string()) return InvalidInput("{}.format is {}", where, Short(*format));
+    group.format = format->get<std::string>();
+  }
   return group;
 }
 
@@ -224,6 +231,7 @@ Result<CompressedTensorsConfig> ParseCompressedTensorsConfig(const OrderedJson& 
     return InvalidInput("config_groups is missing or empty: nothing would be quantised");
   for (const auto& [name, group] : groups->items()) {
     BLOCKSCALE_ASSIGN_OR_RETURN(QuantizationGroup parsed, ParseGroup(name, group));
+    if (parsed.format.empty()) parsed.format = config.format;
     config.groups.push_back(std::move(parsed));
   }
   if (const auto ignore = json.find("ignore"); ignore != json.end() && !ignore->is_null()) {

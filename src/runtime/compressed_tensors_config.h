@@ -27,6 +27,7 @@ struct QuantizationArgs {
 
 struct QuantizationGroup {
   std::string name;
+  std::string format;  // the group's own, or the config's: vLLM prefers the former
   std::vector<std::string> targets;
   std::optional<QuantizationArgs> weights;
   std::optional<QuantizationArgs> input_activations;

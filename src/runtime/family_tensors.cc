@@ -176,10 +176,27 @@ class FamilyCheck {
   GroupedFindings& findings_;
 };
 
+// A size that is no size would leave a check out without a word.
+void CheckSizes(const HfConfig& config, GroupedFindings& findings) {
+  constexpr uint64_t kLargest = 1 << 24;
+  for (const char* key :
+       {"hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
+        "head_dim", "num_local_experts", "vocab_size", "num_hidden_layers"}) {
+    const auto found = config.json.find(key);
+    if (found == config.json.end()) continue;
+    const auto number = config.Number(key);
+    if (number && *number > 0 && *number <= kLargest) continue;
+    findings.Add(true, "config.json", std::string("size/") + key,
+                 fmt::format("'{}' is {}, not a whole number from 1 to {}", key,
+                             found->dump().substr(0, 40), kLargest));
+  }
+}
+
 }  // namespace
 
 void CheckFamilyTensors(const Checkpoint& checkpoint, GroupedFindings& findings) {
   const HfConfig& config = checkpoint.config();
+  CheckSizes(config, findings);
   const auto layers = config.Number("num_hidden_layers");
   const bool known = std::any_of(
       std::begin(kExpected), std::end(kExpected),

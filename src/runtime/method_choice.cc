@@ -124,7 +124,7 @@ MethodChoice MethodChooser::NoMethod(const QuantizationGroup& group, const Runti
     why = fmt::format(
         "under format '{}' the runtime drops input_activations, and no method is left: it raises; "
         "the format of W8A8 INT8 is 'int-quantized', of FP8 'float-quantized'",
-        config_.format);
+        group.format);
   else if (group.weights && group.weights->type == "int" && !group.input_activations)
     why = fmt::format("group '{}' has no input_activations, which INT8 weights need", group.name);
   findings_.Add(true, module.name, why, why);
@@ -132,15 +132,15 @@ MethodChoice MethodChooser::NoMethod(const QuantizationGroup& group, const Runti
 }
 
 MethodChoice MethodChooser::ChooseFor(const QuantizationGroup& group, const RuntimeModule& module) {
-  if (!IsActivationFormat(config_.format)) return NoMethod(group, module);
+  if (!IsActivationFormat(group.format)) return NoMethod(group, module);
   const bool is_fp8 = IsDynamicFp8W8A8(group);
   if (!is_fp8 && !IsDynamicTokenW8A8(group)) return NoMethod(group, module);
   const char* fitting = is_fp8 ? "float-quantized" : "int-quantized";
-  if (config_.format != fitting)
+  if (group.format != fitting)
     Warn("quantization_config",
          fmt::format("format is '{}' where the scheme's is '{}'; vLLM goes by the scheme, "
                      "Transformers by the format",
-                     config_.format, fitting));
+                     group.format, fitting));
   return is_fp8 ? ChooseFloat(group, module) : ChooseInt(group, module);
 }
 

@@ -270,6 +270,43 @@ TEST_F(LoadingContractTest, TheFormatDecidesWhetherActivationsAreRead) {
   EXPECT_THAT(report.findings[0].message, HasSubstr("format is 'float-quantized'"));
 }
 
+// vLLM prefers a group's own format to the config's.
+TEST_F(LoadingContractTest, AGroupMayHaveAFormatOfItsOwn) {
+  const auto errors = [&](const std::string& format) {
+    std::string config = Int8Quantization();
+    const std::string group = "\"group_0\":{";
+    config.replace(config.find(group), group.size(), group + "\"format\":\"" + format + "\",");
+    return ErrorsOf(Check(GoodTensors(), config));
+  };
+  EXPECT_EQ(errors("int-quantized"), "");
+  for (const char* format : {"pack-quantized", "dense", "bogus"})
+    EXPECT_THAT(errors(format), HasSubstr(std::string("under format '") + format + "'"));
+}
+
+// A size that is no size must not leave a check out without a word.
+TEST_F(LoadingContractTest, SizesThatAreNoSizesAreErrors) {
+  const auto errors = [&](const std::string& from, const std::string& to) {
+    std::filesystem::remove_all(folder_ / "m");
+    std::string config = ConfigText(Int8Quantization());
+    config.replace(config.find(from), from.size(), to);
+    WriteCheckpoint(folder_ / "m", {{"m.safetensors", GoodTensors()}}, config);
+    const auto checkpoint = Checkpoint::Open(PosixFileSystem(), folder_ / "m");
+    EXPECT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    return ErrorsOf(*CheckLoading(*checkpoint, Runtime::kVllm, 1));
+  };
+  EXPECT_THAT(errors("\"num_attention_heads\":2", "\"num_attention_heads\":1099511627776"),
+              HasSubstr("'num_attention_heads' is 1099511627776"));
+  EXPECT_THAT(errors("\"hidden_size\":8", "\"hidden_size\":\"8\""), HasSubstr("'hidden_size' is"));
+  EXPECT_THAT(errors("\"vocab_size\":4", "\"vocab_size\":0"), HasSubstr("'vocab_size' is 0"));
+}
+
+TEST_F(LoadingContractTest, AGroupSizeOf2To64Minus1IsNotMinusOne) {
+  std::string config = Int8Quantization();
+  const std::string bits = "\"num_bits\":8,";
+  config.replace(config.find(bits), bits.size(), bits + "\"group_size\":18446744073709551615,");
+  EXPECT_THAT(ErrorsOf(Check(GoodTensors(), config)), HasSubstr("below 2^31"));
+}
+
 TEST_F(LoadingContractTest, Int8ConfigOverFp8Tensors) {
   EXPECT_THAT(ErrorsOf(Check(Fp8Tensors())),
               AllOf(HasSubstr("is F8_E4M3 on disk, but CompressedTensorsW8A8Int8 loads I8"),
