@@ -132,6 +132,22 @@ TEST_F(AnyToAnyTest, WhatTheTargetCanHoldIsExact) {
   }
 }
 
+// Blocks of 128 x 128 with powers of two as scales, FP32 or E8M0, are blocks of 32 with the same.
+TEST_F(AnyToAnyTest, Fp8BlocksWithPowersOfTwoBecomeMxfp8Exactly) {
+  for (const char* format : {"f32", "e8m0"}) {
+    Recipe recipe = RecipeFor("fp8-block");
+    recipe.rules[0].scale_rule = "ceil";
+    recipe.rules[0].scale_format = format;
+    const auto powers = Convert("bf16", "powers", recipe);
+    ASSERT_TRUE(powers.ok()) << powers.status().message();
+    const auto exact = Convert("powers", "exact", RecipeFor("mxfp8"));
+    ASSERT_TRUE(exact.ok()) << exact.status().message();
+    ExpectVerified("powers", "exact", *exact);
+    for (const MatrixQuality& matrix : exact->matrices)
+      EXPECT_EQ(matrix.inexact_blocks, 0u) << format << " " << matrix.name;
+  }
+}
+
 // The cast copies the codes, and both halves of a fused matrix share the global scale.
 TEST_F(AnyToAnyTest, Mxfp4BecomesNvfp4WithItsOwnCodes) {
   ASSERT_TRUE(Convert("mxfp4", "cast", RecipeFor("nvfp4")).ok());
