@@ -15,6 +15,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr std::string_view kModelOptConfigFile = "hf_quant_config.json";
+constexpr std::string_view kCodeOrWeights[] = {".py", ".bin",     ".pt",   ".pth",  ".gguf",
+                                               ".h5", ".msgpack", ".ckpt", ".onnx", ".partial"};
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
 
 void Fail(std::vector<VerifyFailure>* failures, const std::string& object, std::string message) {
@@ -185,6 +187,22 @@ Status CheckEntries(const Checkpoint& converted, std::vector<VerifyFailure>* fai
   return OkStatus();
 }
 
+// Code and weights that the source does not have: a runtime would run the one and may load the
+// other.
+Status CheckExtraFiles(const std::vector<std::string>& source_names, const Checkpoint& converted,
+                       std::vector<VerifyFailure>* failures) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                              converted.files().List(converted.folder()));
+  for (const std::string& name : names) {
+    const bool matters = std::any_of(
+        std::begin(kCodeOrWeights), std::end(kCodeOrWeights),
+        [&](std::string_view ending) { return std::string_view(name).ends_with(ending); });
+    if (matters && std::find(source_names.begin(), source_names.end(), name) == source_names.end())
+      Fail(failures, name, "does not belong there: the source has no file of that name");
+  }
+  return OkStatus();
+}
+
 }  // namespace
 
 Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Checkpoint& converted,
@@ -306,6 +324,7 @@ Status CheckSideFiles(const Checkpoint& source, const Checkpoint& converted,
   FileSystem& files = converted.files();
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                               ListSideFiles(source.files(), source.folder()));
+  BLOCKSCALE_RETURN_IF_ERROR(CheckExtraFiles(names, converted, failures));
   for (const std::string& name : names) {
     if (name == kModelOptConfigFile) continue;  // speaks of the quantisation, and changes with it
     const std::string path = JoinPath(converted.folder(), name);

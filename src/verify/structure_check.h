@@ -38,7 +38,8 @@ Status CompareTensor(const Checkpoint& source, const TensorRef& from, const Chec
 Status CheckIndex(const Checkpoint& converted, std::vector<VerifyFailure>* failures);
 
 // Every file of the source that is neither weights, index nor config, byte by byte; but for
-// ModelOpt's hf_quant_config.json, which is a config too.
+// ModelOpt's hf_quant_config.json, which is a config too. Code, weights and partial files at the
+// top of the converted folder that the source does not have are failures.
 Status CheckSideFiles(const Checkpoint& source, const Checkpoint& converted,
                       std::vector<VerifyFailure>* failures);
 

@@ -143,6 +143,17 @@ TEST_F(VerifyTest, OnlyClippedCodesHaveTheWiderLimit) {
   EXPECT_NE(failures(100, -1)[0].message.find("do not fit their rows"), std::string::npos);
 }
 
+TEST_F(VerifyTest, CodeAndWeightsThatTheSourceHasNotAreToldOf) {
+  for (const char* name : {"modeling_more.py", "pytorch_model.bin", "m.safetensors.partial"}) {
+    Write(good_);
+    WriteFile(folder_.path() / "out" / name, "x");
+    EXPECT_THAT(Failures(), AllOf(HasSubstr(name), HasSubstr("no file of that name")));
+  }
+  Write(good_);
+  WriteFile(folder_ / "out/notes.json", "{}");  // a report, perhaps
+  EXPECT_TRUE(Verify().failures.empty());
+}
+
 TEST_F(VerifyTest, TheLowestCodeCanBeClippedToo) {
   std::string codes(kRows * kColumns, '\0');
   codes[0] = static_cast<char>(0xB8);  // -1.0
