@@ -1,10 +1,8 @@
 #include "verify/recoded_pairs.h"
 
-#include <algorithm>
 #include <cstring>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -122,99 +120,6 @@ class UnchangedCheck {
   std::vector<std::pair<StoredBias, StoredBias>> biases_;
 };
 
-std::set<std::string_view> MethodsOf(Dialect dialect) {
-  switch (dialect) {
-    case Dialect::kPlain:
-      return {};
-    case Dialect::kDeepSeek:
-    case Dialect::kDeepSeekV4:
-      return {"fp8", "mxfp8"};
-    case Dialect::kCompressedTensors:
-      return {"compressed-tensors"};
-    case Dialect::kModelOpt:
-      return {"modelopt"};
-    case Dialect::kGptOss:
-      return {"mxfp4"};
-  }
-  return {};
-}
-
-// What compressed-tensors says of weights and what they are, in the same words: "float 4 group 32".
-std::string WordsOf(const QuantSpec& spec) {
-  switch (spec.scheme) {
-    case Scheme::kInt8Channel:
-      return "int 8 channel";
-    case Scheme::kFp8Channel:
-      return "float 8 channel";
-    case Scheme::kFp8Tensor:
-      return "float 8 tensor";
-    case Scheme::kFp8Block:
-      return fmt::format("float 8 block {}x{}", spec.block_rows, spec.block_columns);
-    case Scheme::kMxfp8:
-      return "float 8 group 32";
-    case Scheme::kMxfp4:
-      return "float 4 group 32";
-    case Scheme::kNvfp4:
-      return "float 4 tensor_group 16";
-    case Scheme::kInt4Group:
-      return fmt::format("int 4 group {}", spec.block_columns);
-    case Scheme::kF32:
-    case Scheme::kBF16:
-    case Scheme::kFP16:
-      break;
-  }
-  return "";
-}
-
-std::string WordsOf(const nlohmann::ordered_json& weights) {
-  const auto field = [&](const char* key) {
-    const auto found = weights.find(key);
-    return found == weights.end() || found->is_null() ? std::string()
-           : found->is_string()                       ? found->get<std::string>()
-                                                      : found->dump();
-  };
-  std::string words = fmt::format("{} {} {}", field("type"), field("num_bits"), field("strategy"));
-  if (const std::string size = field("group_size"); !size.empty()) words += " " + size;
-  if (const auto block = weights.find("block_structure"); block != weights.end())
-    if (block->is_array() && block->size() == 2)
-      words += fmt::format(" {}x{}", (*block)[0].dump(), (*block)[1].dump());
-  return words;
-}
-
-// Every scheme of the tensors is declared, and none that is not there.
-void CheckGroups(const nlohmann::ordered_json& config, const StoredMatrices& matrices,
-                 std::vector<VerifyFailure>* failures) {
-  std::set<std::string> declared, present;
-  if (const auto groups = config.find("config_groups"); groups != config.end())
-    for (const auto& group : *groups)
-      if (group.is_object() && group.contains("weights") && group["weights"].is_object())
-        declared.insert(WordsOf(group["weights"]));
-  for (const StoredMatrix& matrix : matrices.matrices)
-    if (matrix.spec.has_scales()) present.insert(WordsOf(matrix.spec));
-  for (const std::string& words : present)
-    if (!declared.contains(words))
-      failures->push_back(
-          {kConfigFileName, fmt::format("no config group says '{}', which tensors are", words)});
-  for (const std::string& words : declared)
-    if (!present.contains(words))
-      failures->push_back(
-          {kConfigFileName, fmt::format("a config group says '{}', which no tensor is", words)});
-}
-
-// With the target "Linear" all that is not quantised must be ignored.
-void CheckIgnored(const Checkpoint& converted, const StoredMatrices& matrices,
-                  const nlohmann::ordered_json& config, std::vector<VerifyFailure>* failures) {
-  const auto groups = config.find("config_groups");
-  if (groups == config.end() || groups->size() != 1) return;
-  std::unordered_set<const TensorInfo*> quantised;
-  for (const StoredMatrix& matrix : matrices.matrices)
-    if (matrix.spec.has_scales()) quantised.insert(matrix.codes.info);
-  const auto ignore = config.find("ignore");
-  CheckIgnoreList(
-      converted, ignore == config.end() ? nlohmann::ordered_json::array() : *ignore,
-      [&](const TensorInfo& info) { return quantised.contains(&info); }, failures);
-}
-
 }  // namespace
 
 Result<RecodedPairs> PairRecoded(const Checkpoint& source, const Checkpoint& converted,
@@ -245,31 +150,6 @@ Status CheckUnchanged(const Checkpoint& source, const Checkpoint& converted,
                       const RecodedPairs& pairs, std::vector<VerifyFailure>* failures,
                       uint64_t* compared) {
   return UnchangedCheck(source, converted, pairs, failures).Run(compared);
-}
-
-void CheckRecodedConfig(const Checkpoint& source, const Checkpoint& converted,
-                        const RecodedPairs& pairs, std::vector<VerifyFailure>* failures) {
-  CheckOtherFields(source, converted, failures);
-  std::set<Dialect> dialects;
-  for (const StoredMatrix& matrix : pairs.converted.matrices)
-    if (matrix.spec.has_scales()) dialects.insert(matrix.dialect);
-  const auto& quantization = converted.config().quantization;
-  if (dialects.empty() && quantization)
-    failures->push_back({kConfigFileName, "has a quantization_config, but nothing is quantised"});
-  if (dialects.empty()) return;
-  if (!quantization) {
-    failures->push_back({kConfigFileName, "has no quantization_config"});
-    return;
-  }
-  for (const Dialect dialect : dialects)
-    if (!MethodsOf(dialect).contains(quantization->quant_method))
-      failures->push_back(
-          {kConfigFileName, fmt::format("quant_method is '{}', but tensors are spelt as {}",
-                                        quantization->quant_method, NameOf(dialect))});
-  if (!dialects.contains(Dialect::kCompressedTensors)) return;
-  const auto& config = converted.config().quantization_json();
-  CheckGroups(config, pairs.converted, failures);
-  CheckIgnored(converted, pairs.converted, config, failures);
 }
 
 }  // namespace blockscale

@@ -30,9 +30,4 @@ Status CheckUnchanged(const Checkpoint& source, const Checkpoint& converted,
                       const RecodedPairs& pairs, std::vector<VerifyFailure>* failures,
                       uint64_t* compared);
 
-// config.json: every field but quantization_config as in the source and in its order, and a
-// quant_method that belongs to the spelling of the tensors; none when nothing is quantised.
-void CheckRecodedConfig(const Checkpoint& source, const Checkpoint& converted,
-                        const RecodedPairs& pairs, std::vector<VerifyFailure>* failures);
-
 }  // namespace blockscale

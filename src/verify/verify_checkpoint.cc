@@ -12,6 +12,7 @@
 
 #include "verify/matrix_check.h"
 #include "verify/recoded_check.h"
+#include "verify/recoded_config.h"
 #include "verify/recoded_pairs.h"
 #include "verify/structure_check.h"
 

@@ -365,8 +365,11 @@ class MutatedTest : public AnyToAnyTest {
       file.seekp(static_cast<std::streamoff>(found.shard->header.data_start + found.info->begin));
       file << bytes;
     }
+    return VerifyFailures("mutated");
+  }
+  static std::string VerifyFailures(const std::string& converted) {
     const auto report =
-        VerifyCheckpoint({.source = Path("fp8-block"), .converted = Path("mutated")});
+        VerifyCheckpoint({.source = Path("fp8-block"), .converted = Path(converted)});
     EXPECT_TRUE(report.ok()) << report.status().message();
     std::string text;
     for (const VerifyFailure& failure : report->failures)
@@ -389,6 +392,30 @@ TEST_F(MutatedTest, VerifySeesEveryKind) {
   EXPECT_THAT(Failures("mxfp4", kQ + ".weight_scale", "\xFF"), HasSubstr("not"));
   EXPECT_THAT(Failures("bf16", kQ + ".weight", zeros), HasSubstr("half a step"));
   EXPECT_THAT(Failures("mxfp4", "model.norm.weight", "xx"), HasSubstr("kept bit for bit"));
+}
+
+// A runtime chooses its loader by what the config says of the tensors.
+TEST_F(MutatedTest, AConfigThatSaysSomethingElseOfTheTensorsIsSeen) {
+  const auto failures_with = [&](const std::string& name, const std::string& from,
+                                 const std::string& to) {
+    std::filesystem::remove_all(Path("mutated"));
+    std::filesystem::copy(Path(name), Path("mutated"));
+    const std::filesystem::path path = *folder_ / "mutated/config.json";
+    std::string config = testing::ReadFile(path);
+    const size_t at = config.find(from);
+    EXPECT_NE(at, std::string::npos) << name << ": " << from;
+    if (at != std::string::npos) config.replace(at, from.size(), to);
+    testing::WriteFile(path, config);
+    return VerifyFailures("mutated");
+  };
+  for (const std::string name :
+       {"mxfp4", "nvfp4", "mxfp8", "int4-group", "fp8-channel", "int8-channel"}) {
+    EXPECT_THAT(failures_with(name, "-quantized\"", "-quantised\""), HasSubstr("format")) << name;
+    EXPECT_THAT(failures_with(name, "\"symmetric\": true", "\"symmetric\": false"),
+                HasSubstr("symmetric"))
+        << name;
+    EXPECT_NE(failures_with(name, "\"num_bits\": ", "\"num_bits\": 1"), "") << name;
+  }
 }
 
 // Zeros under a scale that is large enough for them to be the nearest codes.
