@@ -40,7 +40,14 @@ class Layers:
         first, _, rest = path.partition("/")
         if first == "blockscale":
             return self.public.get(rest, "?")
-        return first if first in self.level else None
+        return self.room_of_parts(path.split("/"))
+
+    def room_of_parts(self, parts):
+        """A room is a folder, or a folder of a folder: 'moe', 'backends/cpu'."""
+        for room in ("/".join(parts[:2]), parts[0]):
+            if room in self.level:
+                return room
+        return None
 
 
 def strip_comments_and_strings(text):
@@ -128,12 +135,12 @@ def check_tree(root):
     source_lines = 0
     for path in source_files(root / "src"):
         relative = path.relative_to(root)
-        room = relative.parts[1]
+        room = layers.room_of_parts(relative.parts[1:])
         text = path.read_text()
         source_lines += text.count("\n")
         file_lines.append(text.count("\n"))
-        if room not in layers.level:
-            problems.append(f"{relative}: room '{room}' is not in layers.txt; add it or move the file")
+        if room is None:
+            problems.append(f"{relative}: room '{relative.parts[1]}' is not in layers.txt; add it or move the file")
             continue
         check_includes(layers, room, relative, text.splitlines(), problems)
         check_file(relative, text, problems, lengths)

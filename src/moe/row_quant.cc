@@ -25,6 +25,12 @@ EncodeOptions OptionsOf(RowScheme scheme, const GlobalScale& global) {
   return options;
 }
 
+void EncodeFinite(const EncodeOptions& options, const float* values, size_t columns,
+                  std::byte* codes, std::byte* scales) {
+  std::vector<float> effective(options.spec.grid_columns(columns));
+  EncodeRows(options, values, 1, columns, {codes, scales, effective.data()});
+}
+
 // One group with something that is not finite.
 void QuantiseBrokenMxGroup(const float* values, std::byte* codes, std::byte* scale) {
   float finite[kMxGroup];
@@ -37,7 +43,7 @@ void QuantiseBrokenMxGroup(const float* values, std::byte* codes, std::byte* sca
     *scale = kInfiniteScale;
     std::fill_n(codes, kMxGroup, std::byte{0});
   } else {
-    EncodeRows(OptionsOf(RowScheme::kMxfp8, {}), finite, 1, kMxGroup, {codes, scale, nullptr});
+    EncodeFinite(OptionsOf(RowScheme::kMxfp8, {}), finite, kMxGroup, codes, scale);
   }
   for (size_t i = 0; i < kMxGroup; ++i)
     if (!std::isfinite(values[i])) codes[i] = kLargestCode;
@@ -60,7 +66,7 @@ void QuantiseBrokenRow(RowScheme scheme, const GlobalScale& global, const float*
     std::byte* code = codes + options.spec.row_bytes(g * group);
     std::byte* scale = scales + g * options.spec.scale_bytes();
     if (AllFinite(from, group)) {
-      EncodeRows(options, from, 1, group, {code, scale, nullptr});
+      EncodeFinite(options, from, group, code, scale);
     } else if (scheme == RowScheme::kMxfp8) {
       QuantiseBrokenMxGroup(from, code, scale);
     } else {
@@ -101,7 +107,7 @@ void QuantiseRow(RowScheme scheme, const GlobalScale& global, const float* value
       std::memcpy(codes + 2 * i, &code, 2);
     }
   } else if (AllFinite(values, columns)) {
-    EncodeRows(OptionsOf(scheme, global), values, 1, columns, {codes, scales, nullptr});
+    EncodeFinite(OptionsOf(scheme, global), values, columns, codes, scales);
   } else {
     QuantiseBrokenRow(scheme, global, values, columns, codes, scales);
   }
