@@ -1,0 +1,212 @@
+#include "backends/cpu/cpu_layer.h"
+
+#include <tbb/blocked_range.h>
+#include <tbb/enumerable_thread_specific.h>
+#include <tbb/parallel_for.h>
+#include <tbb/partitioner.h>
+
+#include <algorithm>
+
+#include "backends/cpu/activate.h"
+#include "backends/cpu/expert_product.h"
+#include "base/status.h"
+
+namespace blockscale::cpu {
+namespace {
+
+// Intermediate rows in flight: at most so many slots at a time.
+constexpr size_t kMostSlotsAtOnce = 8192;
+
+// Contiguous parts, the same for the same number of threads: each reads its weights forward.
+template <typename Body>
+void ParallelFor(size_t count, Body&& body) {
+  tbb::parallel_for(
+      tbb::blocked_range<size_t>(0, count),
+      [&](const tbb::blocked_range<size_t>& range) {
+        for (size_t i = range.begin(); i < range.end(); ++i) body(i);
+      },
+      tbb::static_partitioner());
+}
+
+struct Scratch {
+  ProductScratch product;
+  std::vector<const Operand*> operands;
+  std::vector<float> gate, up;
+};
+
+// The slots of one local expert, as places in Batch::slots.
+struct ExpertSlots {
+  uint32_t local = 0;
+  std::vector<size_t> places;
+};
+
+struct Batch {
+  size_t first_token = 0, tokens = 0;
+  std::vector<size_t> slots;         // local ones: token * top_k + slot of the call
+  std::vector<ExpertSlots> experts;  // with at least one slot
+  std::vector<Operand> inputs;       // [tokens]
+  std::vector<float> hidden;         // [slots][intermediate]
+  std::vector<Operand> operands;     // [slots]
+  std::vector<float> rows;           // [slots][hidden]
+};
+
+class CpuLayer final : public PreparedLayer {
+ public:
+  CpuLayer(const MoeSpec& spec, PackedLayer packed, const Kernel& kernel)
+      : spec_(spec), packed_(std::move(packed)), kernel_(kernel) {}
+
+  Result<RunInfo> Run(const LayerCall& call, std::byte* output) const override {
+    BLOCKSCALE_RETURN_IF_ERROR(CheckCall(spec_, call));
+    RunInfo info{"cpu", std::string(kernel_.name), 0};
+    const size_t step = std::max<size_t>(1, kMostSlotsAtOnce / spec_.top_k);
+    for (size_t first = 0; first < call.tokens(); first += step) {
+      Batch batch = Sort(call, first, std::min(step, call.tokens() - first));
+      info.local_slots += batch.slots.size();
+      PrepareInputs(call, &batch);
+      MultiplyFc1(call, &batch);
+      Requantise(call, &batch);
+      MultiplyFc2(&batch);
+      Finish(call, batch, output);
+    }
+    return info;
+  }
+
+  size_t bytes() const override { return packed_.bytes(); }
+
+ private:
+  Batch Sort(const LayerCall& call, size_t first_token, size_t tokens) const {
+    Batch batch{.first_token = first_token, .tokens = tokens};
+    std::vector<ExpertSlots> experts(spec_.local_experts());
+    for (size_t slot = first_token * spec_.top_k; slot < (first_token + tokens) * spec_.top_k;
+         ++slot) {
+      if (!spec_.is_local(call.ids[slot])) continue;
+      const uint32_t local = static_cast<uint32_t>(call.ids[slot]) - spec_.first_expert();
+      experts[local].local = local;
+      experts[local].places.push_back(batch.slots.size());
+      batch.slots.push_back(slot);
+    }
+    for (ExpertSlots& expert : experts)
+      if (!expert.places.empty()) batch.experts.push_back(std::move(expert));
+    return batch;
+  }
+
+  void PrepareInputs(const LayerCall& call, Batch* batch) const {
+    std::vector<char> wanted(batch->tokens, 0);
+    for (const size_t slot : batch->slots) wanted[slot / spec_.top_k - batch->first_token] = 1;
+    batch->inputs.resize(batch->tokens);
+    ParallelFor(batch->tokens, [&](size_t t) {
+      if (wanted[t]) batch->inputs[t] = OperandOf(*call.inputs, batch->first_token + t);
+    });
+  }
+
+  void MultiplyFc1(const LayerCall& call, Batch* batch) const {
+    const size_t inner = spec_.local_intermediate();
+    const size_t blocks = (inner + kTileRows - 1) / kTileRows;
+    batch->hidden.resize(batch->slots.size() * inner);
+    tbb::enumerable_thread_specific<Scratch> scratches;
+    ParallelFor(batch->experts.size() * blocks, [&](size_t task) {
+      const ExpertSlots& expert = batch->experts[task / blocks];
+      Scratch& scratch = scratches.local();
+      scratch.operands.clear();
+      for (const size_t place : expert.places)
+        scratch.operands.push_back(
+            &batch->inputs[batch->slots[place] / spec_.top_k - batch->first_token]);
+      Fc1Block(call, expert, task % blocks, &scratch, batch);
+    });
+  }
+
+  void Fc1Block(const LayerCall& call, const ExpertSlots& expert, size_t block, Scratch* scratch,
+                Batch* batch) const {
+    const PackedExpert& weights = packed_.expert(expert.local);
+    const size_t inner = spec_.local_intermediate();
+    const bool gated = spec_.activation.gated();
+    const size_t first = block * kTileRows, columns = std::min(kTileRows, inner - first);
+    scratch->gate.resize(expert.places.size() * kTileRows);
+    scratch->up.resize(expert.places.size() * kTileRows);
+    MultiplyBlock(weights.gate, kernel_.run, block, scratch->operands, &scratch->product,
+                  scratch->gate.data());
+    if (gated)
+      MultiplyBlock(weights.up, kernel_.run, block, scratch->operands, &scratch->product,
+                    scratch->up.data());
+    ActivateJob job{spec_.activation.kind, spec_.recipe, spec_.activation.at(expert.local)};
+    if (weights.gate.bias != nullptr) job.gate_bias = weights.gate.bias + first;
+    if (gated && weights.up.bias != nullptr) job.up_bias = weights.up.bias + first;
+    float h[kTileRows];
+    for (size_t j = 0; j < expert.places.size(); ++j) {
+      job.slot_weight = call.weights[batch->slots[expert.places[j]]];
+      Activate(job, &scratch->gate[j * kTileRows], &scratch->up[j * kTileRows], kTileRows, h);
+      std::copy_n(h, columns, &batch->hidden[expert.places[j] * inner + first]);
+    }
+  }
+
+  void Requantise(const LayerCall& call, Batch* batch) const {
+    const size_t inner = spec_.local_intermediate();
+    batch->operands.resize(batch->slots.size());
+    ParallelFor(batch->slots.size(), [&](size_t place) {
+      const float* h = &batch->hidden[place * inner];
+      if (spec_.recipe == IntermediateRecipe::kExact) {
+        batch->operands[place] = OperandOf(h, inner);
+        return;
+      }
+      const ScaledRows row = QuantiseRows(spec_.inputs, call.intermediate_global, h, 1, inner);
+      batch->operands[place] = OperandOf(row, 0);
+    });
+  }
+
+  void MultiplyFc2(Batch* batch) const {
+    const size_t hidden = spec_.hidden, blocks = (hidden + kTileRows - 1) / kTileRows;
+    batch->rows.resize(batch->slots.size() * hidden);
+    tbb::enumerable_thread_specific<Scratch> scratches;
+    ParallelFor(batch->experts.size() * blocks, [&](size_t task) {
+      const ExpertSlots& expert = batch->experts[task / blocks];
+      const TileMatrix& down = packed_.expert(expert.local).down;
+      Scratch& scratch = scratches.local();
+      scratch.operands.clear();
+      for (const size_t place : expert.places) scratch.operands.push_back(&batch->operands[place]);
+      scratch.gate.resize(expert.places.size() * kTileRows);
+      const size_t block = task % blocks, first = block * kTileRows;
+      MultiplyBlock(down, kernel_.run, block, scratch.operands, &scratch.product,
+                    scratch.gate.data());
+      if (spec_.recipe != IntermediateRecipe::kExact)
+        RoundToBf16(scratch.gate.data(), scratch.gate.size());
+      const bool bias = down.bias != nullptr && spec_.tp_rank == 0;
+      for (size_t j = 0; j < expert.places.size(); ++j) {
+        float* to = &batch->rows[expert.places[j] * hidden + first];
+        for (size_t r = 0; r < std::min(kTileRows, hidden - first); ++r)
+          to[r] = scratch.gate[j * kTileRows + r] + (bias ? down.bias[first + r] : 0.0f);
+      }
+    });
+  }
+
+  // FP32 sums in slot order, rounded once.
+  void Finish(const LayerCall& call, const Batch& batch, std::byte* output) const {
+    const size_t hidden = spec_.hidden;
+    const bool weighed = spec_.recipe != IntermediateRecipe::kDeepGemmMega;
+    std::vector<size_t> first_slot(batch.tokens + 1, 0);
+    for (const size_t slot : batch.slots) ++first_slot[slot / spec_.top_k - batch.first_token + 1];
+    for (size_t t = 0; t < batch.tokens; ++t) first_slot[t + 1] += first_slot[t];
+    ParallelFor(batch.tokens, [&](size_t t) {
+      std::vector<float> sum(hidden, 0.0f);
+      for (size_t place = first_slot[t]; place < first_slot[t + 1]; ++place) {
+        const float weight = weighed ? call.weights[batch.slots[place]] : 1.0f;
+        const float* row = &batch.rows[place * hidden];
+        for (size_t k = 0; k < hidden; ++k) sum[k] += weight * row[k];
+      }
+      StoreOutput(spec_.output, sum.data(), hidden,
+                  output + (batch.first_token + t) * OutputRowBytes(spec_));
+    });
+  }
+
+  MoeSpec spec_;
+  PackedLayer packed_;
+  Kernel kernel_;
+};
+
+}  // namespace
+
+std::unique_ptr<PreparedLayer> MakeCpuLayer(const MoeSpec& spec, PackedLayer packed,
+                                            const Kernel& kernel) {
+  return std::make_unique<CpuLayer>(spec, std::move(packed), kernel);
+}
+
+}  // namespace blockscale::cpu
