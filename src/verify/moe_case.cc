@@ -35,6 +35,8 @@ class Random {
   uint64_t state_;
 };
 
+// FC1's sums reach beyond every activation's bend: limits of 7, betas of 4 and 25.
+constexpr float kFc1Gain = 8;
 constexpr float kInputGlobal = 0x1p-9f;  // amax of about 5: 5 / 448 / 6
 
 // The size of codes, root mean square.
@@ -93,11 +95,11 @@ struct Stack {
   std::vector<GlobalScale> global;
 };
 
-Stack MakeStack(const QuantSpec& spec, size_t experts, uint64_t rows, uint64_t columns,
+Stack MakeStack(const QuantSpec& spec, size_t experts, uint64_t rows, uint64_t columns, float gain,
                 uint64_t seed) {
   Random random(seed);
   Stack stack;
-  const float size = 1 / (CodeSize(spec.element) * std::sqrt(static_cast<float>(columns)));
+  const float size = gain / (CodeSize(spec.element) * std::sqrt(static_cast<float>(columns)));
   stack.codes.resize(experts * rows * spec.row_bytes(columns));
   FillCodes(spec.element, &random, &stack.codes);
   if (spec.has_scales()) {
@@ -196,8 +198,8 @@ CaseData MakeCaseData(const MoeCase& c) {
 std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed) {
   const size_t experts = spec.local_experts();
   const QuantSpec quant = spec.weight_spec();
-  Stack w13 = MakeStack(quant, experts, spec.fc1_rows(), spec.hidden, seed * 3 + 2);
-  Stack w2 = MakeStack(quant, experts, spec.hidden, spec.local_intermediate(), seed * 3 + 3);
+  Stack w13 = MakeStack(quant, experts, spec.fc1_rows(), spec.hidden, kFc1Gain, seed * 3 + 2);
+  Stack w2 = MakeStack(quant, experts, spec.hidden, spec.local_intermediate(), 1, seed * 3 + 3);
   StackedWeights weights;
   weights.w13_codes = std::move(w13.codes);
   weights.w13_scales = std::move(w13.scales);

@@ -55,7 +55,8 @@ struct CaseData {
 CaseData MakeCaseData(const MoeCase& moe_case);
 
 // Random codes (no NaN) and scales that differ from row to row and group to group, such that FC1's
-// sums are around 1. The same for the same spec (but for its recipe and activation) and seed.
+// sums are around 8 and FC2's around 1 times the activation. The same for the same spec (but for
+// its recipe and activation) and seed.
 std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed);
 
 }  // namespace blockscale

@@ -89,7 +89,7 @@ class CaseRun {
   const CaseData& data() const { return data_; }
   const std::vector<std::byte>& output() const { return output_; }
 
-  // Everything but the numbers.
+  // Runs, and everything but the numbers.
   Status Run(CaseResult* result) {
     const size_t bytes = case_.tokens * OutputRowBytes(case_.spec);
     for (int run = 0; run < kRuns; ++run) {
@@ -107,11 +107,11 @@ class CaseRun {
       output_ = std::move(output);
     }
     if (!SameData(data_, MakeCaseData(case_))) return InvalidInput("the run changed its inputs");
-    return RunAlone();
+    return OkStatus();
   }
 
- private:
-  Status RunAlone() {
+  // A token of the batch has the same bits without the others.
+  Status RunAlone() const {
     const size_t row = OutputRowBytes(case_.spec), token = case_.tokens / 2;
     const CaseData one = Alone(case_.spec, data_, token);
     std::vector<std::byte> output(row, kPoison);
@@ -122,6 +122,7 @@ class CaseRun {
     return OkStatus();
   }
 
+ private:
   const MoeCase& case_;
   const PreparedLayer& layer_;
   CaseData data_;
@@ -154,7 +155,8 @@ CaseResult RunWith(const MoeCase& moe_case, const Backend& candidate, const Orac
   if (!expected.ok()) return Failed(std::move(result), expected.status().message());
   result.comparison = CompareOutput(moe_case.spec, *expected, run.output().data());
   if (!result.comparison.passed) return Failed(std::move(result), result.comparison.message);
-  return result;
+  const Status alone = run.RunAlone();
+  return alone.ok() ? result : Failed(std::move(result), alone.message());
 }
 
 }  // namespace

@@ -83,10 +83,13 @@ Interval Activate(const ExpertJob& job, const Interval& gate, const Interval& up
   if (IsGated(kind))
     second = {ActivationUp(kind, p, up.low), ActivationUp(kind, p, up.value),
               ActivationUp(kind, p, up.high)};
-  // Errors are relative to each factor; up + beta may cancel, gate factors do not.
+  // Errors are relative to each factor; but up + beta may cancel, and GELU's 1 + erf does.
+  const bool gelu = kind == ActivationKind::kGeGlu || kind == ActivationKind::kGeGluTanh;
+  const double size = gelu ? std::max(std::fabs(gate.low), std::fabs(gate.high))
+                           : std::max(std::fabs(first.low), std::fabs(first.high));
   const double scale = kActivationUlps * kHalfUlp;
   const double offset = kind == ActivationKind::kSwiGlu ? std::fabs(p[1]) : 0;
-  first = Widen(first, scale * std::max(std::fabs(first.low), std::fabs(first.high)));
+  first = Widen(first, scale * size);
   second =
       Widen(second, scale * (offset + std::max(std::fabs(second.low), std::fabs(second.high))));
   return first * second;

@@ -1,0 +1,192 @@
+// The CPU backend: tiles as written down, bits that do not depend on threads, results in bound.
+
+#include "backends/cpu/cpu_backend.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <tbb/global_control.h>
+
+#include <cmath>
+#include <random>
+
+#include "backends/cpu/activate.h"
+#include "backends/cpu/expert_product.h"
+#include "backends/reference/reference.h"
+#include "verify/moe_suite.h"
+
+namespace blockscale {
+namespace {
+
+MoeCase Case(const char* text) {
+  const auto parsed = ParseMoeCase(text);
+  EXPECT_TRUE(parsed.ok()) << parsed.status().message();
+  return *parsed;
+}
+
+// Nested loops over the description in tile.h, not over the packer.
+TEST(Tile, EveryCodeIsWhereTheHeaderSays) {
+  for (const char* weights : {"mxfp4", "nvfp4", "mxfp8", "int8-channel", "bf16"}) {
+    const MoeCase c = Case(fmt::format("weights={},experts=2,hidden=96,intermediate=96,"
+                                       "inputs=bf16",
+                                       weights)
+                               .c_str());
+    const auto layer = MakeCaseWeights(c.spec, 3);
+    const auto expert = layer->Expert(1);
+    ASSERT_TRUE(expert.ok());
+    const MatrixRows& m = expert->down;
+    const cpu::TileFormat format = cpu::TileFormatOf(m.spec);
+    const size_t bits = static_cast<size_t>(BitsOf(format.element));
+    std::vector<std::byte> tiles(2 * 3 * format.bytes());
+    for (size_t b = 0; b < 2; ++b)
+      cpu::PackBlock(m, format, b, tiles.data() + b * 3 * format.bytes());
+    for (size_t row = 0; row < 128; ++row)
+      for (size_t column = 0; column < 96; ++column) {
+        const size_t per_line = 32 / bits, in_tile = column % 32;
+        const size_t line = 4 * (in_tile / per_line) + row % 64 / 16;
+        const size_t rest = in_tile % per_line, word = 2 * (row % 16) + rest % 2;
+        const std::byte* at =
+            tiles.data() + (row / 64 * 3 + column / 32) * format.bytes() + line * 64 + 2 * word;
+        const uint32_t both = static_cast<uint32_t>(at[0]) | static_cast<uint32_t>(at[1]) << 8;
+        const uint32_t code = (both >> (rest / 2 * bits)) & ((1u << bits) - 1);
+        uint32_t stored = 0;
+        if (row < m.rows) {
+          const std::byte* codes = m.code_row(row);
+          for (size_t i = 0; i < bits; ++i) {
+            const size_t bit = column * bits + i;
+            stored |= ((static_cast<uint32_t>(codes[bit / 8]) >> (bit % 8)) & 1) << i;
+          }
+        }
+        ASSERT_EQ(code, stored) << weights << " row " << row << " column " << column;
+      }
+  }
+}
+
+// The sum of an MXFP8 x MXFP4 group is exact, so that rows whose codes span much get a second limb.
+TEST(Operand, WideGroupsAreSplitAndAddUp) {
+  ScaledRows rows{.scheme = RowScheme::kMxfp8, .rows = 1, .columns = 64};
+  rows.codes.assign(64, std::byte{0x38});  // 1
+  rows.scales.assign(2, std::byte{127});
+  EXPECT_EQ(cpu::OperandOf(rows, 0).limbs, 1u);
+  for (size_t i = 32; i < 60; ++i) rows.codes[i] = std::byte{0x7E};  // 448
+  rows.codes[63] = std::byte{1};                                     // 2^-9
+  const cpu::Operand operand = cpu::OperandOf(rows, 0);
+  ASSERT_EQ(operand.limbs, 2u);
+  for (size_t i = 0; i < 64; ++i) {
+    std::vector<float> row(64);
+    DecodeRow(rows, 0, row.data());
+    EXPECT_EQ(BF16::Decode(operand.bf16[i]) + BF16::Decode(operand.bf16[64 + i]), row[i]);
+  }
+}
+
+TEST(Operand, ThreeLimbsHoldAnFp32) {
+  std::mt19937 random(4);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(64);
+  for (float& x : values) x = normal(random);
+  const cpu::Operand operand = cpu::OperandOf(values.data(), 64);
+  for (size_t i = 0; i < 64; ++i)
+    EXPECT_EQ(BF16::Decode(operand.bf16[i]) +
+                  (BF16::Decode(operand.bf16[64 + i]) + BF16::Decode(operand.bf16[128 + i])),
+              values[i]);
+}
+
+TEST(Operand, WhatIsNotFiniteStaysInFp32) {
+  const std::vector<float> values = {1, INFINITY, NAN, 0};
+  std::vector<float> row(32, 1.0f);
+  row[7] = INFINITY;
+  EXPECT_EQ(cpu::OperandOf(row.data(), 32).plain, row);
+  row[7] = 0x1p120f;
+  EXPECT_EQ(cpu::OperandOf(row.data(), 32).plain, row);
+}
+
+TEST(CpuActivate, EveryActivationAgainstDoublePrecision) {
+  std::vector<float> gate(64), up(64), out(64);
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 8);
+  for (const ActivationKind kind : AllActivationKind()) {
+    const Activation activation = MakeActivation(kind);
+    for (int trial = 0; trial < 50; ++trial) {
+      for (size_t i = 0; i < 64; ++i) {
+        gate[i] = normal(random);
+        up[i] = normal(random);
+      }
+      cpu::ActivateJob job{kind, IntermediateRecipe::kExact, activation.at(0)};
+      cpu::Activate(job, gate.data(), up.data(), 64, out.data());
+      for (size_t i = 0; i < 64; ++i) {
+        const double right = ApplyActivation(kind, activation.at(0), gate[i], up[i]);
+        // GELU's 1 + erf cancels: its error is relative to the gate.
+        const bool gelu = kind == ActivationKind::kGeGlu || kind == ActivationKind::kGeGluTanh;
+        const double size = gelu ? std::fabs(gate[i] * up[i]) : std::fabs(right);
+        EXPECT_NEAR(out[i], right, kActivationUlps * 0x1p-24 * size + 1e-30)
+            << NameOf(kind) << " " << gate[i] << " " << up[i];
+      }
+    }
+  }
+}
+
+std::vector<std::byte> Output(const MoeCase& c, const Backend& backend,
+                              const LayerWeights& weights) {
+  const CaseData data = MakeCaseData(c);
+  const auto layer = backend.Prepare(c.spec, weights);
+  EXPECT_TRUE(layer.ok()) << layer.status().message();
+  std::vector<std::byte> output(c.tokens * OutputRowBytes(c.spec));
+  EXPECT_TRUE((*layer)->Run(data.call(), output.data()).ok());
+  return output;
+}
+
+TEST(CpuBackend, SameBitsForAnyNumberOfThreads) {
+  const MoeCase c = Case("activation=situ;tokens=17");
+  const auto weights = MakeCaseWeights(c.spec, 1);
+  const auto backend = MakeCpuBackend();
+  const auto usual = Output(c, *backend, *weights);
+  for (const size_t threads : {1, 2, 5}) {
+    tbb::global_control control(tbb::global_control::max_allowed_parallelism, threads);
+    EXPECT_EQ(Output(c, *backend, *weights), usual) << threads;
+  }
+}
+
+TEST(CpuBackend, WholeSmokeSuite) {
+  const auto oracle = MakeReferenceOracle();
+  const auto backend = MakeCpuBackend();
+  for (const Activation& activation : {SwiGlu(), SwiGluOai(), SiTU()})
+    for (const CaseResult& result :
+         RunSuite(CasesOf(Suite::kSmoke, activation, 1), *backend, *oracle, nullptr)) {
+      EXPECT_EQ(result.status, CaseStatus::kPassed)
+          << ToString(result.moe_case) << ": " << result.message;
+      EXPECT_EQ(result.info.backend, "cpu");
+    }
+}
+
+TEST(CpuBackend, PreparedWeightsAreHardlyLarger) {
+  for (const char* weights : {"mxfp4", "mxfp8", "nvfp4", "bf16", "int8-channel", "fp8-channel"}) {
+    const MoeCase c = Case(fmt::format("weights={},experts=2,hidden=1024,intermediate=512,"
+                                       "inputs=bf16",
+                                       weights)
+                               .c_str());
+    const auto layer = MakeCpuBackend()->Prepare(c.spec, *MakeCaseWeights(c.spec, 1));
+    ASSERT_TRUE(layer.ok());
+    const QuantSpec spec = c.spec.weight_spec();
+    const auto bytes = [&](uint64_t rows, uint64_t columns) {
+      return rows * spec.row_bytes(columns) +
+             spec.grid_rows(rows) * spec.grid_columns(columns) * spec.scale_bytes();
+    };
+    const double packed = 2.0 * (bytes(1024, 1024) + bytes(1024, 512));
+    EXPECT_LE((*layer)->bytes(), 1.02 * packed) << weights;
+  }
+}
+
+TEST(CpuBackend, RefusesWithTheReason) {
+  const auto message = [](const char* text) {
+    return MakeCpuBackend()->Supports(*ParseMoeSpec(text)).message();
+  };
+  EXPECT_EQ(
+      message("weights=fp16,inputs=bf16"),
+      "weights are fp16; the cpu backend takes bf16 and the quantised schemes: convert with --to "
+      "bf16");
+  EXPECT_NE(message("hidden=272,inputs=bf16,weights=bf16").find("272"), std::string::npos);
+  const MoeSpec spec = *ParseMoeSpec("kimi-k3");
+  EXPECT_FALSE(MakeCpuBackend({.kernel = "no-such"})->Supports(spec).ok());
+}
+
+}  // namespace
+}  // namespace blockscale
