@@ -1,0 +1,111 @@
+// The kernels against integers: an MXFP8 x MXFP4 group is exact, whatever the order.
+
+#include "backends/cpu/kernel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backends/cpu/expert_product.h"
+#include "verify/moe_case.h"
+
+namespace blockscale::cpu {
+namespace {
+
+struct Packed {
+  MatrixRows matrix;
+  std::unique_ptr<LayerWeights> owner;
+  std::vector<std::byte> bytes;
+  TileMatrix tiles;
+
+  explicit Packed(const char* text) {
+    const auto c = ParseMoeCase(text);
+    EXPECT_TRUE(c.ok()) << c.status().message();
+    owner = MakeCaseWeights(c->spec, 7);
+    matrix = owner->Expert(0)->down;
+    tiles = {.format = TileFormatOf(matrix.spec), .rows = matrix.rows, .columns = matrix.columns};
+    tiles.stride = tiles.block_bytes();
+    bytes.resize(tiles.blocks() * tiles.stride);
+    for (size_t b = 0; b < tiles.blocks(); ++b)
+      PackBlock(matrix, tiles.format, b, bytes.data() + b * tiles.stride);
+    tiles.tiles = bytes.data();
+  }
+};
+
+TEST(Kernel, Mxfp4GroupsAreExactAndGroupsAreAddedInOrder) {
+  const Packed packed("weights=mxfp4,inputs=mxfp8,intermediate=256,hidden=64,experts=2");
+  const auto c = ParseMoeCase("weights=mxfp4,inputs=mxfp8,hidden=256,experts=2;tokens=9");
+  const CaseData data = MakeCaseData(*c);
+  std::vector<Operand> operands;
+  for (size_t t = 0; t < 9; ++t) operands.push_back(OperandOf(data.inputs, t));
+  std::vector<const Operand*> pointers;
+  for (const Operand& operand : operands) pointers.push_back(&operand);
+  std::vector<float> out(9 * kTileRows);
+  ProductScratch scratch;
+  MultiplyBlock(packed.tiles, ChooseKernel(packed.tiles.format).run, 0, pointers, &scratch,
+                out.data());
+  std::vector<float> x(256), w(256);
+  for (size_t t = 0; t < 9; ++t) {
+    if (operands[t].limbs != 1) continue;  // two chains of sums, added at the end
+    DecodeRow(data.inputs, t, x.data());
+    for (size_t r = 0; r < kTileRows; ++r) {
+      DecodeMatrixRow(packed.matrix, r, w.data());
+      float sum = 0;
+      for (size_t g = 0; g < 8; ++g) {
+        double exact = 0;  // 53 bits hold any order of it
+        for (size_t k = 0; k < 32; ++k) exact += double{x[32 * g + k]} * w[32 * g + k];
+        sum = static_cast<float>(sum + exact);  // one rounding, as a fused multiply-add
+      }
+      EXPECT_EQ(out[t * kTileRows + r], sum) << t << " " << r;
+    }
+  }
+}
+
+TEST(Kernel, NumberOfRowsDoesNotMatter) {
+  for (const char* text : {"weights=mxfp4,inputs=bf16", "weights=nvfp4,inputs=bf16",
+                           "weights=mxfp8,inputs=bf16", "weights=bf16,inputs=bf16",
+                           "weights=int4-group,inputs=bf16", "weights=int8-channel,inputs=bf16"}) {
+    const Packed packed(text);
+    const BlockKernel kernel = ChooseKernel(packed.tiles.format).run;
+    std::vector<uint16_t> x(13 * packed.tiles.columns);
+    for (size_t i = 0; i < x.size(); ++i) x[i] = BF16::Encode(std::sin(static_cast<float>(i)));
+    std::vector<float> together(13 * kTileRows), alone(kTileRows);
+    std::vector<KernelRow> rows;
+    for (size_t j = 0; j < 13; ++j)
+      rows.push_back({&x[j * packed.tiles.columns], nullptr, &together[j * kTileRows]});
+    for (size_t count = 1; count <= 13; ++count) {
+      kernel(packed.tiles, 1, rows.data(), count);
+      for (size_t j = 0; j < count; ++j) {
+        const KernelRow row{rows[j].bf16, nullptr, alone.data()};
+        kernel(packed.tiles, 1, &row, 1);
+        for (size_t r = 0; r < kTileRows; ++r)
+          ASSERT_EQ(together[j * kTileRows + r], alone[r]) << text << " " << count << " " << j;
+      }
+    }
+  }
+}
+
+TEST(Kernel, PlainRowsGoThroughInfinity) {
+  const Packed packed("weights=mxfp4,inputs=mxfp8");
+  std::vector<float> row(packed.tiles.columns, 1.0f), out(kTileRows), w(packed.tiles.columns);
+  row[40] = INFINITY;
+  RunBlockPlain(packed.tiles, 0, row.data(), out.data());
+  for (size_t r = 0; r < kTileRows; ++r) {
+    DecodeMatrixRow(packed.matrix, r, w.data());
+    if (w[40] == 0) {
+      EXPECT_TRUE(std::isnan(out[r]));
+    } else {
+      EXPECT_EQ(out[r], w[40] > 0 ? INFINITY : -INFINITY);
+    }
+  }
+}
+
+TEST(Kernel, NamesAreKnownOrNot) {
+  const TileFormat format{Format::kE2M1, TileScale::kE8M0};
+  EXPECT_NE(KernelNamed("portable", format).run, nullptr);
+  EXPECT_EQ(KernelNamed("fastest", format).run, nullptr);
+  EXPECT_FALSE(ChooseKernel(format).name.empty());
+}
+
+}  // namespace
+}  // namespace blockscale::cpu
