@@ -1,13 +1,9 @@
 #include "backends/cpu/cpu_layer.h"
 
-#include <tbb/blocked_range.h>
-#include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
-#include <tbb/partitioner.h>
-
 #include <algorithm>
 
 #include "backends/cpu/activate.h"
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/expert_product.h"
 #include "base/status.h"
 
@@ -17,22 +13,20 @@ namespace {
 // Intermediate rows in flight: at most so many slots at a time.
 constexpr size_t kMostSlotsAtOnce = 8192;
 
-// Contiguous parts, the same for the same number of threads: each reads its weights forward.
-template <typename Body>
-void ParallelFor(size_t count, Body&& body) {
-  tbb::parallel_for(
-      tbb::blocked_range<size_t>(0, count),
-      [&](const tbb::blocked_range<size_t>& range) {
-        for (size_t i = range.begin(); i < range.end(); ++i) body(i);
-      },
-      tbb::static_partitioner());
-}
-
 struct Scratch {
   ProductScratch product;
   std::vector<const Operand*> operands;
   std::vector<float> gate, up;
 };
+
+// body(task, scratch): each part of the tasks has a scratch of its own.
+template <typename Body>
+void ForEachWithScratch(size_t count, const Body& body) {
+  ForChunks(count, [&](size_t first, size_t last) {
+    Scratch scratch;
+    for (size_t i = first; i < last; ++i) body(i, scratch);
+  });
+}
 
 // The slots of one local expert, as places in Batch::slots.
 struct ExpertSlots {
@@ -94,7 +88,7 @@ class CpuLayer final : public PreparedLayer {
     std::vector<char> wanted(batch->tokens, 0);
     for (const size_t slot : batch->slots) wanted[slot / spec_.top_k - batch->first_token] = 1;
     batch->inputs.resize(batch->tokens);
-    ParallelFor(batch->tokens, [&](size_t t) {
+    ForEach(batch->tokens, [&](size_t t) {
       if (wanted[t]) batch->inputs[t] = OperandOf(*call.inputs, batch->first_token + t);
     });
   }
@@ -103,10 +97,8 @@ class CpuLayer final : public PreparedLayer {
     const size_t inner = spec_.local_intermediate();
     const size_t blocks = (inner + kTileRows - 1) / kTileRows;
     batch->hidden.resize(batch->slots.size() * inner);
-    tbb::enumerable_thread_specific<Scratch> scratches;
-    ParallelFor(batch->experts.size() * blocks, [&](size_t task) {
+    ForEachWithScratch(batch->experts.size() * blocks, [&](size_t task, Scratch& scratch) {
       const ExpertSlots& expert = batch->experts[task / blocks];
-      Scratch& scratch = scratches.local();
       scratch.operands.clear();
       for (const size_t place : expert.places)
         scratch.operands.push_back(
@@ -142,7 +134,7 @@ class CpuLayer final : public PreparedLayer {
   void Requantise(const LayerCall& call, Batch* batch) const {
     const size_t inner = spec_.local_intermediate();
     batch->operands.resize(batch->slots.size());
-    ParallelFor(batch->slots.size(), [&](size_t place) {
+    ForEach(batch->slots.size(), [&](size_t place) {
       const float* h = &batch->hidden[place * inner];
       if (spec_.recipe == IntermediateRecipe::kExact) {
         batch->operands[place] = OperandOf(h, inner);
@@ -156,11 +148,9 @@ class CpuLayer final : public PreparedLayer {
   void MultiplyFc2(Batch* batch) const {
     const size_t hidden = spec_.hidden, blocks = (hidden + kTileRows - 1) / kTileRows;
     batch->rows.resize(batch->slots.size() * hidden);
-    tbb::enumerable_thread_specific<Scratch> scratches;
-    ParallelFor(batch->experts.size() * blocks, [&](size_t task) {
+    ForEachWithScratch(batch->experts.size() * blocks, [&](size_t task, Scratch& scratch) {
       const ExpertSlots& expert = batch->experts[task / blocks];
       const TileMatrix& down = packed_.expert(expert.local).down;
-      Scratch& scratch = scratches.local();
       scratch.operands.clear();
       for (const size_t place : expert.places) scratch.operands.push_back(&batch->operands[place]);
       scratch.gate.resize(expert.places.size() * kTileRows);
@@ -185,7 +175,7 @@ class CpuLayer final : public PreparedLayer {
     std::vector<size_t> first_slot(batch.tokens + 1, 0);
     for (const size_t slot : batch.slots) ++first_slot[slot / spec_.top_k - batch.first_token + 1];
     for (size_t t = 0; t < batch.tokens; ++t) first_slot[t + 1] += first_slot[t];
-    ParallelFor(batch.tokens, [&](size_t t) {
+    ForEach(batch.tokens, [&](size_t t) {
       std::vector<float> sum(hidden, 0.0f);
       for (size_t place = first_slot[t]; place < first_slot[t + 1]; ++place) {
         const float weight = weighed ? call.weights[batch.slots[place]] : 1.0f;

@@ -1,6 +1,6 @@
 #include "backends/cpu/packed_layer.h"
 
-#include <tbb/parallel_for.h>
+#include <oneapi/tbb/parallel_for.h>
 
 #include "base/status.h"
 #include "numeric/block_quant.h"
@@ -91,8 +91,9 @@ Status PackedLayer::PackExpert(const MoeSpec& spec, const ExpertWeights& from, u
     to->stride = siblings * to->block_bytes();
     to->tiles = at + index * to->block_bytes();
     std::byte* tiles = at + index * to->block_bytes();
-    tbb::parallel_for(size_t{0}, to->blocks(),
-                      [&](size_t b) { PackBlock(matrix, to->format, b, tiles + b * to->stride); });
+    oneapi::tbb::parallel_for(size_t{0}, to->blocks(), [&](size_t b) {
+      PackBlock(matrix, to->format, b, tiles + b * to->stride);
+    });
     const auto keep = [&](std::vector<float> values) -> const float* {
       if (values.empty()) return nullptr;
       floats_.push_back(std::move(values));

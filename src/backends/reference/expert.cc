@@ -1,6 +1,6 @@
 #include "backends/reference/expert.h"
 
-#include <tbb/parallel_for.h>
+#include <oneapi/tbb/parallel_for.h>
 
 #include "backends/reference/reference.h"
 #include "backends/reference/requantise.h"
@@ -132,16 +132,16 @@ std::vector<IntervalRow> RunExpert(const ExpertJob& job,
   const MoeSpec& spec = *job.spec;
   const uint64_t inner = spec.local_intermediate();
   std::vector<IntervalRow> hidden(rows.size(), IntervalRow(inner));
-  tbb::parallel_for(uint64_t{0}, inner,
-                    [&](uint64_t n) { ActivateColumn(job, n, rows, slot_weights, &hidden); });
+  oneapi::tbb::parallel_for(
+      uint64_t{0}, inner, [&](uint64_t n) { ActivateColumn(job, n, rows, slot_weights, &hidden); });
   std::vector<Operand> operands(rows.size());
-  tbb::parallel_for(size_t{0}, rows.size(), [&](size_t j) {
+  oneapi::tbb::parallel_for(size_t{0}, rows.size(), [&](size_t j) {
     if (Rounds(spec)) Requantise(spec.inputs, job.intermediate_global, hidden[j]);
     operands[j] = Split(hidden[j]);
   });
   std::vector<IntervalRow> out(rows.size(), IntervalRow(spec.hidden));
   const double roundings = job.candidate.roundings(inner);
-  tbb::parallel_for(uint64_t{0}, uint64_t{spec.hidden}, [&](uint64_t k) {
+  oneapi::tbb::parallel_for(uint64_t{0}, uint64_t{spec.hidden}, [&](uint64_t k) {
     const std::vector<double> row = DecodeDouble(job.weights->down, k);
     const double bias = spec.tp_rank == 0 ? job.weights->down.bias_of(k) : 0;
     for (size_t j = 0; j < rows.size(); ++j) {

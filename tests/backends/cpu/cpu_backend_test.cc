@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
 
 #include <cmath>
 #include <random>
@@ -139,9 +139,9 @@ TEST(CpuBackend, SameBitsForAnyNumberOfThreads) {
   const auto weights = MakeCaseWeights(c.spec, 1);
   const auto backend = MakeCpuBackend();
   const auto usual = Output(c, *backend, *weights);
-  for (const size_t threads : {1, 2, 5}) {
-    tbb::global_control control(tbb::global_control::max_allowed_parallelism, threads);
-    EXPECT_EQ(Output(c, *backend, *weights), usual) << threads;
+  for (const int threads : {1, 2, 5}) {
+    oneapi::tbb::task_arena arena(threads);
+    arena.execute([&] { EXPECT_EQ(Output(c, *backend, *weights), usual) << threads; });
   }
 }
 

@@ -18,6 +18,10 @@ inline int Threads() {
 }
 }  // namespace detail
 
+namespace this_task_arena {
+inline int max_concurrency() { return detail::Threads(); }
+}  // namespace this_task_arena
+
 class task_arena {
  public:
   explicit task_arena(int threads) : threads_(threads) {}
