@@ -1,12 +1,68 @@
 #include "backends/cpu/kernel.h"
 
+#ifdef BLOCKSCALE_CPU_AVX512
+#include "backends/cpu/kernel_avx512.h"
+#endif
+
 namespace blockscale::cpu {
+namespace {
 
-Kernel ChooseKernel(const TileFormat&) { return {"portable", RunBlockPortable}; }
+constexpr Kernel kPortable = {"portable", RunBlockPortable};
 
-Kernel KernelNamed(std::string_view name, const TileFormat&) {
-  if (name == "portable") return {"portable", RunBlockPortable};
-  return {};
+#ifdef BLOCKSCALE_CPU_AVX512
+
+template <class Codec>
+void FillWords(uint16_t* table) {
+  for (int i = 0; i < 32; ++i)
+    table[i] = BF16::Encode(Codec::Decode(static_cast<typename Codec::Code>(i & 15)));
+}
+
+template <class Codec>
+void FillBytes(uint8_t (&table)[4][128]) {
+  for (int i = 0; i < 256; ++i) {
+    const uint16_t code = BF16::Encode(Codec::Decode(static_cast<typename Codec::Code>(i)));
+    table[i / 128 * 2][i % 128] = static_cast<uint8_t>(code >> 8);
+    table[i / 128 * 2 + 1][i % 128] = static_cast<uint8_t>(code & 255);
+  }
+}
+
+bool Avx512IsHere() {
+  static const bool here = [] {
+    if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+          __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+          __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512bf16")))
+      return false;
+    FillWords<E2M1>(avx512_e2m1_table);
+    FillWords<Int4>(avx512_int4_table);
+    FillBytes<E4M3>(avx512_e4m3_bytes);
+    FillBytes<Int8>(avx512_int8_bytes);
+    return true;
+  }();
+  return here;
+}
+
+Kernel Avx512(const TileFormat& format) {
+  const BlockKernel run = Avx512IsHere() ? Avx512Kernel(format) : nullptr;
+  return run != nullptr ? Kernel{"avx512-bf16", run} : Kernel{};
+}
+
+#else
+
+Kernel Avx512(const TileFormat&) { return {}; }
+
+#endif
+
+}  // namespace
+
+Kernel ChooseKernel(const TileFormat& format) {
+  const Kernel fast = Avx512(format);
+  return fast.run != nullptr ? fast : kPortable;
+}
+
+Kernel KernelNamed(std::string_view name, const TileFormat& format) {
+  if (name == kPortable.name) return kPortable;
+  const Kernel fast = Avx512(format);
+  return fast.run != nullptr && name == fast.name ? fast : Kernel{};
 }
 
 }  // namespace blockscale::cpu

@@ -52,7 +52,7 @@ struct TileMatrix {
   TileFormat format;
   size_t rows = 0;
   size_t columns = 0;
-  const std::byte* tiles = nullptr;  // not owned
+  const std::byte* tiles = nullptr;  // not owned; at a multiple of 64
   size_t stride = 0;                 // bytes from one block of 64 rows to the next
   // One scale a row (also the global scale of NVFP4), [blocks * 64], or null.
   const float* row_scales = nullptr;

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <random>
 
+#include "backends/all.h"
 #include "backends/cpu/activate.h"
 #include "backends/cpu/expert_product.h"
 #include "backends/reference/reference.h"
@@ -173,6 +174,25 @@ TEST(CpuBackend, PreparedWeightsAreHardlyLarger) {
     const double packed = 2.0 * (bytes(1024, 1024) + bytes(1024, 512));
     EXPECT_LE((*layer)->bytes(), 1.02 * packed) << weights;
   }
+}
+
+TEST(CpuBackend, PortableKernelPassesToo) {
+  const auto backend = MakeCpuBackend({.kernel = "portable"});
+  const auto oracle = MakeReferenceOracle();
+  for (const CaseResult& result :
+       RunSuite(CasesOf(Suite::kSmoke, SiTU(), 3), *backend, *oracle, nullptr)) {
+    EXPECT_EQ(result.status, CaseStatus::kPassed)
+        << ToString(result.moe_case) << ": " << result.message;
+    EXPECT_EQ(result.info.kernel, "portable");
+  }
+}
+
+TEST(AllBackends, ByName) {
+  EXPECT_EQ((*BackendNamed("cpu"))->name(), "cpu");
+  EXPECT_EQ((*BackendNamed("reference"))->name(), "reference");
+  EXPECT_EQ(BackendNamed("CPU").status().message(),
+            "backend 'CPU' is not in this build; there are cpu, reference");
+  EXPECT_EQ(AllBackends().front()->name(), "cpu");
 }
 
 TEST(CpuBackend, RefusesWithTheReason) {

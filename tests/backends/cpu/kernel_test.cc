@@ -15,7 +15,7 @@ namespace {
 struct Packed {
   MatrixRows matrix;
   std::unique_ptr<LayerWeights> owner;
-  std::vector<std::byte> bytes;
+  HugeBuffer bytes;  // kernels want tiles at whole lines
   TileMatrix tiles;
 
   explicit Packed(const char* text) {
@@ -25,7 +25,7 @@ struct Packed {
     matrix = owner->Expert(0)->down;
     tiles = {.format = TileFormatOf(matrix.spec), .rows = matrix.rows, .columns = matrix.columns};
     tiles.stride = tiles.block_bytes();
-    bytes.resize(tiles.blocks() * tiles.stride);
+    bytes = *HugeBuffer::Make(tiles.blocks() * tiles.stride);
     for (size_t b = 0; b < tiles.blocks(); ++b)
       PackBlock(matrix, tiles.format, b, bytes.data() + b * tiles.stride);
     tiles.tiles = bytes.data();
@@ -57,6 +57,51 @@ TEST(Kernel, Mxfp4GroupsAreExactAndGroupsAreAddedInOrder) {
         sum = static_cast<float>(sum + exact);  // one rounding, as a fused multiply-add
       }
       EXPECT_EQ(out[t * kTileRows + r], sum) << t << " " << r;
+    }
+  }
+}
+
+// Where products and sums of a group are exact, every kernel gives the portable one's bits.
+TEST(Kernel, Mxfp4OfMxfp8HasTheSameBitsOnEveryInstructionSet) {
+  for (const char* text : {"weights=mxfp4,inputs=mxfp8,intermediate=512",
+                           "weights=mxfp4,inputs=mxfp8,intermediate=96,hidden=96"}) {
+    const Packed packed(text);
+    const Kernel fast = ChooseKernel(packed.tiles.format);
+    if (fast.name == "portable") GTEST_SKIP() << "this processor has the portable kernel alone";
+    auto c = *ParseMoeCase("weights=mxfp4,inputs=mxfp8,top-k=1;tokens=11");
+    c.spec.hidden = static_cast<uint32_t>(packed.tiles.columns);
+    const CaseData data = MakeCaseData(c);
+    std::vector<Operand> operands;
+    for (size_t t = 0; t < 11; ++t) operands.push_back(OperandOf(data.inputs, t));
+    std::vector<const Operand*> pointers;
+    for (const Operand& operand : operands) pointers.push_back(&operand);
+    std::vector<float> one(11 * kTileRows), other(11 * kTileRows);
+    ProductScratch scratch;
+    for (size_t block = 0; block < packed.tiles.blocks(); ++block) {
+      MultiplyBlock(packed.tiles, fast.run, block, pointers, &scratch, one.data());
+      MultiplyBlock(packed.tiles, RunBlockPortable, block, pointers, &scratch, other.data());
+      EXPECT_EQ(one, other) << text << " block " << block;
+    }
+  }
+}
+
+// Every code of every format, alone in its row: the kernel's tables against the codecs.
+TEST(Kernel, EveryCodeDecodesExactly) {
+  for (const char* text : {"weights=mxfp4", "weights=nvfp4", "weights=mxfp8", "weights=bf16",
+                           "weights=int4-group", "weights=int8-channel", "weights=fp8-channel"}) {
+    const Packed packed((std::string(text) + ",inputs=bf16").c_str());
+    const BlockKernel kernel = ChooseKernel(packed.tiles.format).run;
+    std::vector<float> codes(kTileColumns * kTileRows), scales(2 * kTileRows), out(kTileRows);
+    for (size_t column = 0; column < packed.tiles.columns; ++column) {
+      std::vector<uint16_t> x(packed.tiles.columns, 0);
+      x[column] = BF16::Encode(1);
+      const KernelRow row{x.data(), nullptr, out.data()};
+      kernel(packed.tiles, 0, &row, 1);
+      DecodeTile(packed.tiles, 0, column / 32, codes.data(), scales.data());
+      for (size_t r = 0; r < kTileRows; ++r) {
+        const float scale = scales[column % 32 / 16 * kTileRows + r];
+        ASSERT_EQ(out[r], codes[column % 32 * kTileRows + r] * scale) << text << " " << column;
+      }
     }
   }
 }
