@@ -8,6 +8,20 @@
 
 #include <immintrin.h>
 
+// Sums live in registers only when the loops over them are unrolled. Under sanitizers, whose checks
+// would make minutes of compiling out of that, they need not.
+#if defined(__SANITIZE_ADDRESS__)
+#define BLOCKSCALE_UNROLL(count)
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BLOCKSCALE_UNROLL(count)
+#endif
+#endif
+#ifndef BLOCKSCALE_UNROLL
+#define BLOCKSCALE_PRAGMA(text) _Pragma(#text)
+#define BLOCKSCALE_UNROLL(count) BLOCKSCALE_PRAGMA(GCC unroll count)
+#endif
+
 namespace blockscale::cpu {
 
 // Tables from codes to BF16, which kernel_choice.cc fills from the codecs.
@@ -118,35 +132,35 @@ void Multiply(const TileMatrix& matrix, size_t block, int first, const KernelRow
   for (int m = 0; m < kRows; ++m)
     for (int q = 0; q < kQuarters; ++q) acc[m][q] = _mm512_setzero_ps();
   for (size_t g = 0; g < matrix.groups(); ++g, tile += tile_bytes) {
-#pragma GCC unroll 2
+    BLOCKSCALE_UNROLL(2)
     for (int half = 0; half < kHalves; ++half) {
       __m512 sum[kRows][kQuarters];
-#pragma GCC unroll 8
+      BLOCKSCALE_UNROLL(8)
       for (int m = 0; m < kRows; ++m)
         for (int q = 0; q < kQuarters; ++q) sum[m][q] = _mm512_setzero_ps();
-#pragma GCC unroll 16
+      BLOCKSCALE_UNROLL(16)
       for (int c = half * kLines / kHalves; c < (half + 1) * kLines / kHalves; ++c) {
         __m512i pairs[kQuarters][Codes::kPairs];
-#pragma GCC unroll 4
+        BLOCKSCALE_UNROLL(4)
         for (int q = 0; q < kQuarters; ++q)
           codes.Decode(tile + (4 * c + first + q) * kLine, pairs[q]);
-#pragma GCC unroll 4
+        BLOCKSCALE_UNROLL(4)
         for (int i = 0; i < Codes::kPairs; ++i) {
-#pragma GCC unroll 8
+          BLOCKSCALE_UNROLL(8)
           for (int m = 0; m < kRows; ++m) {
             const __m512bh x = Pair(rows[m].bf16 + g * kTileColumns + c * kColumns + 2 * i);
-#pragma GCC unroll 4
+            BLOCKSCALE_UNROLL(4)
             for (int q = 0; q < kQuarters; ++q)
               sum[m][q] = _mm512_dpbf16_ps(sum[m][q], (__m512bh)pairs[q][i], x);
           }
         }
       }
-#pragma GCC unroll 4
+      BLOCKSCALE_UNROLL(4)
       for (int q = 0; q < kQuarters; ++q) {
         __m512 scale = LoadScales<kScale>(tile + code_bytes, half, first + q);
         if constexpr (kScale == TileScale::kNone)
           if (block_scales != nullptr) scale = _mm512_set1_ps(block_scales[g / 4]);
-#pragma GCC unroll 8
+        BLOCKSCALE_UNROLL(8)
         for (int m = 0; m < kRows; ++m) {
           const __m512 own = rows[m].group_scales
                                  ? _mm512_mul_ps(scale, _mm512_set1_ps(rows[m].group_scales[g]))
