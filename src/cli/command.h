@@ -32,6 +32,7 @@ Command AddCheck(CLI::App& root);
 Command AddDiff(CLI::App& root);
 Command AddSynth(CLI::App& root);
 Command AddValidate(CLI::App& root);
+Command AddBench(CLI::App& root);
 
 // Counts and sizes: whole numbers from `least` on; what no machine has is a slip of the keyboard.
 inline CLI::Range AtLeast(uint64_t least) { return {least, uint64_t{1} << 40}; }

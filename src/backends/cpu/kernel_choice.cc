@@ -2,6 +2,7 @@
 
 #ifdef BLOCKSCALE_CPU_AVX512
 #include "backends/cpu/kernel_avx512.h"
+#include "backends/cpu/kernel_probe.h"
 #endif
 
 namespace blockscale::cpu {
@@ -26,6 +27,8 @@ void FillBytes(uint8_t (&table)[4][128]) {
   }
 }
 
+}  // namespace
+
 bool Avx512IsHere() {
   static const bool here = [] {
     if (!(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -40,6 +43,8 @@ bool Avx512IsHere() {
   }();
   return here;
 }
+
+namespace {
 
 Kernel Avx512(const TileFormat& format) {
   const BlockKernel run = Avx512IsHere() ? Avx512Kernel(format) : nullptr;
