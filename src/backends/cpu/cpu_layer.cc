@@ -115,10 +115,10 @@ class CpuLayer final : public PreparedLayer {
     const size_t first = block * kTileRows, columns = std::min(kTileRows, inner - first);
     scratch->gate.resize(expert.places.size() * kTileRows);
     scratch->up.resize(expert.places.size() * kTileRows);
-    MultiplyBlock(weights.gate, kernel_.run, block, scratch->operands, &scratch->product,
+    MultiplyBlock(weights.gate, kernel_, block, scratch->operands, &scratch->product,
                   scratch->gate.data());
     if (gated)
-      MultiplyBlock(weights.up, kernel_.run, block, scratch->operands, &scratch->product,
+      MultiplyBlock(weights.up, kernel_, block, scratch->operands, &scratch->product,
                     scratch->up.data());
     ActivateJob job{spec_.activation.kind, spec_.recipe, spec_.activation.at(expert.local)};
     if (weights.gate.bias != nullptr) job.gate_bias = weights.gate.bias + first;
@@ -155,8 +155,7 @@ class CpuLayer final : public PreparedLayer {
       for (const size_t place : expert.places) scratch.operands.push_back(&batch->operands[place]);
       scratch.gate.resize(expert.places.size() * kTileRows);
       const size_t block = task % blocks, first = block * kTileRows;
-      MultiplyBlock(down, kernel_.run, block, scratch.operands, &scratch.product,
-                    scratch.gate.data());
+      MultiplyBlock(down, kernel_, block, scratch.operands, &scratch.product, scratch.gate.data());
       if (spec_.recipe != IntermediateRecipe::kExact)
         RoundToBf16(scratch.gate.data(), scratch.gate.size());
       const bool bias = down.bias != nullptr && spec_.tp_rank == 0;

@@ -10,9 +10,18 @@ void ScaleRows(const TileMatrix& matrix, size_t block, float operand_scale, floa
   }
 }
 
+void AddRest(const TileMatrix& matrix, const Kernel& kernel, size_t block, const Operand& operand,
+             float* out) {
+  float rest[kTileRows];
+  kernel.run_sparse(
+      matrix, block,
+      {operand.rest.data(), operand.rest_groups.data(), operand.rest_groups.size(), rest});
+  for (size_t r = 0; r < kTileRows; ++r) out[r] += rest[r];
+}
+
 }  // namespace
 
-void MultiplyBlock(const TileMatrix& matrix, BlockKernel kernel, size_t block,
+void MultiplyBlock(const TileMatrix& matrix, const Kernel& kernel, size_t block,
                    const std::vector<const Operand*>& operands, ProductScratch* scratch,
                    float* out) {
   size_t limbs = 0;
@@ -29,7 +38,7 @@ void MultiplyBlock(const TileMatrix& matrix, BlockKernel kernel, size_t block,
       scratch->rows.push_back({operand.bf16.data() + l * matrix.columns, scales, to});
     }
   }
-  if (!scratch->rows.empty()) kernel(matrix, block, scratch->rows.data(), scratch->rows.size());
+  if (!scratch->rows.empty()) kernel.run(matrix, block, scratch->rows.data(), scratch->rows.size());
   size_t row = 0;
   for (size_t j = 0; j < operands.size(); ++j) {
     float* to = out + j * kTileRows;
@@ -39,6 +48,7 @@ void MultiplyBlock(const TileMatrix& matrix, BlockKernel kernel, size_t block,
       for (size_t l = 1; l < operands[j]->limbs; ++l)
         for (size_t r = 0; r < kTileRows; ++r) to[r] += scratch->rows[row + l].out[r];
       row += operands[j]->limbs;
+      if (!operands[j]->rest_groups.empty()) AddRest(matrix, kernel, block, *operands[j], to);
     }
     ScaleRows(matrix, block, operands[j]->plain.empty() ? operands[j]->row_scale : 1, to);
   }

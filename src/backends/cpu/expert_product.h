@@ -15,7 +15,7 @@ struct ProductScratch {
 };
 
 // out[j * 64 + r]: FP32 sum of row 64 * block + r with operand j, with every scale, without bias.
-void MultiplyBlock(const TileMatrix& matrix, BlockKernel kernel, size_t block,
+void MultiplyBlock(const TileMatrix& matrix, const Kernel& kernel, size_t block,
                    const std::vector<const Operand*>& operands, ProductScratch* scratch,
                    float* out);
 

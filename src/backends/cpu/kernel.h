@@ -16,6 +16,14 @@ struct KernelRow {
   float* out = nullptr;                 // 64 sums, overwritten; without any row's scale
 };
 
+// A few groups of one row: what an Operand's rest is.
+struct SparseRow {
+  const uint16_t* bf16 = nullptr;    // [count][32]
+  const uint32_t* groups = nullptr;  // [count], in order
+  size_t count = 0;
+  float* out = nullptr;  // 64 sums, overwritten
+};
+
 // out[r] = sum over groups g of 32 columns, in order:
 //   fma(sum over the group of bf16 * code, scale of (row r, group) * group scale, acc)
 // The sum within a group is exact for MXFP8 x MXFP4; else in an order of the kernel's own, the same
@@ -23,13 +31,18 @@ struct KernelRow {
 using BlockKernel = void (*)(const TileMatrix& matrix, size_t block, const KernelRow* rows,
                              size_t count);
 
+// The same over the row's groups alone.
+using SparseKernel = void (*)(const TileMatrix& matrix, size_t block, const SparseRow& row);
+
 struct Kernel {
   std::string_view name;
   BlockKernel run = nullptr;
+  SparseKernel run_sparse = nullptr;
 };
 
 // Portable C++, the definition.
 void RunBlockPortable(const TileMatrix& matrix, size_t block, const KernelRow* rows, size_t count);
+void RunSparsePortable(const TileMatrix& matrix, size_t block, const SparseRow& row);
 
 // The fastest for this processor and this format, or the portable one.
 Kernel ChooseKernel(const TileFormat& format);

@@ -8,7 +8,7 @@
 namespace blockscale::cpu {
 namespace {
 
-constexpr Kernel kPortable = {"portable", RunBlockPortable};
+constexpr Kernel kPortable = {"portable", RunBlockPortable, RunSparsePortable};
 
 #ifdef BLOCKSCALE_CPU_AVX512
 
@@ -46,10 +46,7 @@ bool Avx512IsHere() {
 
 namespace {
 
-Kernel Avx512(const TileFormat& format) {
-  const BlockKernel run = Avx512IsHere() ? Avx512Kernel(format) : nullptr;
-  return run != nullptr ? Kernel{"avx512-bf16", run} : Kernel{};
-}
+Kernel Avx512(const TileFormat& format) { return Avx512IsHere() ? Avx512Kernel(format) : Kernel{}; }
 
 #else
 

@@ -97,25 +97,46 @@ void DecodeTile(const TileMatrix& matrix, size_t block, size_t group, float* cod
   DecodeScalesOf(matrix, block, group, tile + format.code_bytes(), scales);
 }
 
+namespace {
+
+// Adds one group of one row to its sums.
+void AddGroup(const TileMatrix& matrix, const uint16_t* bf16, float own, const float* codes,
+              const float* scales, float* out) {
+  const size_t step = matrix.format.scale == TileScale::kUE4M3 ? kHalf : kTileColumns;
+  for (size_t first = 0; first < kTileColumns; first += step) {
+    float sum[kTileRows] = {};
+    for (size_t k = first; k < first + step; ++k) {
+      const float x = BF16::Decode(bf16[k]);
+      for (size_t r = 0; r < kTileRows; ++r) sum[r] += x * codes[k * kTileRows + r];
+    }
+    const float* scale = scales + (first == 0 ? 0 : kTileRows);
+    // Powers of two times a sum are exact, so that this equals a fused multiply-add there.
+    for (size_t r = 0; r < kTileRows; ++r) out[r] += sum[r] * (scale[r] * own);
+  }
+}
+
+}  // namespace
+
 void RunBlockPortable(const TileMatrix& matrix, size_t block, const KernelRow* rows, size_t count) {
   alignas(64) float codes[kTileColumns * kTileRows];
   alignas(64) float scales[2 * kTileRows];
   for (size_t j = 0; j < count; ++j) std::fill_n(rows[j].out, kTileRows, 0.0f);
   for (size_t g = 0; g < matrix.groups(); ++g) {
     DecodeTile(matrix, block, g, codes, scales);
-    const size_t step = matrix.format.scale == TileScale::kUE4M3 ? kHalf : kTileColumns;
     for (size_t j = 0; j < count; ++j)
-      for (size_t first = 0; first < kTileColumns; first += step) {
-        float sum[kTileRows] = {};
-        for (size_t k = first; k < first + step; ++k) {
-          const float x = BF16::Decode(rows[j].bf16[g * kTileColumns + k]);
-          for (size_t r = 0; r < kTileRows; ++r) sum[r] += x * codes[k * kTileRows + r];
-        }
-        const float own = rows[j].group_scales != nullptr ? rows[j].group_scales[g] : 1;
-        const float* scale = scales + (first == 0 ? 0 : kTileRows);
-        // Powers of two times a sum are exact, so that this equals a fused multiply-add there.
-        for (size_t r = 0; r < kTileRows; ++r) rows[j].out[r] += sum[r] * (scale[r] * own);
-      }
+      AddGroup(matrix, rows[j].bf16 + g * kTileColumns,
+               rows[j].group_scales != nullptr ? rows[j].group_scales[g] : 1, codes, scales,
+               rows[j].out);
+  }
+}
+
+void RunSparsePortable(const TileMatrix& matrix, size_t block, const SparseRow& row) {
+  alignas(64) float codes[kTileColumns * kTileRows];
+  alignas(64) float scales[2 * kTileRows];
+  std::fill_n(row.out, kTileRows, 0.0f);
+  for (size_t i = 0; i < row.count; ++i) {
+    DecodeTile(matrix, block, row.groups[i], codes, scales);
+    AddGroup(matrix, row.bf16 + i * kTileColumns, 1, codes, scales, row.out);
   }
 }
 

@@ -32,7 +32,7 @@ bool SumsExactly(const float* group) {
   return sum == 0 || sum * kLargestE2M1 < std::ldexp(unit * kSmallestE2M1, kExactBits);
 }
 
-// Moves the smaller half of a group's magnitudes to the second limb.
+// Moves the smaller magnitudes of a group elsewhere.
 void SplitGroup(float* group, float* second) {
   float amax = 0;
   for (size_t i = 0; i < kGroup; ++i) amax = std::max(amax, std::fabs(group[i]));
@@ -57,17 +57,17 @@ Operand Plain(std::vector<float> values) {
 }
 
 Operand FromMxfp8(std::vector<float> values) {
-  std::vector<float> second;
-  for (size_t g = 0; g < values.size(); g += kGroup) {
-    if (SumsExactly(&values[g])) continue;
-    second.resize(values.size());
-    SplitGroup(&values[g], &second[g]);
-  }
   Operand operand;
-  operand.limbs = second.empty() ? 1 : 2;
-  operand.bf16.reserve(operand.limbs * values.size());
+  for (size_t g = 0; g < values.size() / kGroup; ++g) {
+    float* group = &values[g * kGroup];
+    if (SumsExactly(group)) continue;
+    float second[kGroup] = {};
+    SplitGroup(group, second);
+    operand.rest_groups.push_back(static_cast<uint32_t>(g));
+    for (const float x : second) operand.rest.push_back(HighHalf(x));
+  }
+  operand.bf16.reserve(values.size());
   for (const float x : values) operand.bf16.push_back(HighHalf(x));
-  for (const float x : second) operand.bf16.push_back(HighHalf(x));
   return operand;
 }
 

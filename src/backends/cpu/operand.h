@@ -24,8 +24,10 @@ inline constexpr size_t kMostLimbs = 3;
 
 struct Operand {
   size_t limbs = 1;
-  std::vector<uint16_t> bf16;       // [limbs][columns]
-  std::vector<float> group_scales;  // [columns / 32], or empty
+  std::vector<uint16_t> bf16;         // [limbs][columns]
+  std::vector<float> group_scales;    // [columns / 32], or empty
+  std::vector<uint32_t> rest_groups;  // which groups have a rest, in order
+  std::vector<uint16_t> rest;         // [rest_groups][32]
   float row_scale = 1;
   std::vector<float> plain;  // [columns], else empty: then nothing above counts
 };

@@ -62,20 +62,22 @@ TEST(Tile, EveryCodeIsWhereTheHeaderSays) {
   }
 }
 
-// The sum of an MXFP8 x MXFP4 group is exact, so that rows whose codes span much get a second limb.
+// The sum of an MXFP8 x MXFP4 group is exact, so that groups whose codes span much are split.
 TEST(Operand, WideGroupsAreSplitAndAddUp) {
   ScaledRows rows{.scheme = RowScheme::kMxfp8, .rows = 1, .columns = 64};
   rows.codes.assign(64, std::byte{0x38});  // 1
   rows.scales.assign(2, std::byte{127});
-  EXPECT_EQ(cpu::OperandOf(rows, 0).limbs, 1u);
+  EXPECT_TRUE(cpu::OperandOf(rows, 0).rest_groups.empty());
   for (size_t i = 32; i < 60; ++i) rows.codes[i] = std::byte{0x7E};  // 448
   rows.codes[63] = std::byte{1};                                     // 2^-9
   const cpu::Operand operand = cpu::OperandOf(rows, 0);
-  ASSERT_EQ(operand.limbs, 2u);
+  EXPECT_EQ(operand.limbs, 1u);
+  ASSERT_EQ(operand.rest_groups, std::vector<uint32_t>{1});
+  std::vector<float> row(64);
+  DecodeRow(rows, 0, row.data());
   for (size_t i = 0; i < 64; ++i) {
-    std::vector<float> row(64);
-    DecodeRow(rows, 0, row.data());
-    EXPECT_EQ(BF16::Decode(operand.bf16[i]) + BF16::Decode(operand.bf16[64 + i]), row[i]);
+    const float rest = i < 32 ? 0 : BF16::Decode(operand.rest[i - 32]);
+    EXPECT_EQ(BF16::Decode(operand.bf16[i]) + rest, row[i]);
   }
 }
 

@@ -42,11 +42,10 @@ TEST(Kernel, Mxfp4GroupsAreExactAndGroupsAreAddedInOrder) {
   for (const Operand& operand : operands) pointers.push_back(&operand);
   std::vector<float> out(9 * kTileRows);
   ProductScratch scratch;
-  MultiplyBlock(packed.tiles, ChooseKernel(packed.tiles.format).run, 0, pointers, &scratch,
-                out.data());
+  MultiplyBlock(packed.tiles, ChooseKernel(packed.tiles.format), 0, pointers, &scratch, out.data());
   std::vector<float> x(256), w(256);
   for (size_t t = 0; t < 9; ++t) {
-    if (operands[t].limbs != 1) continue;  // two chains of sums, added at the end
+    if (!operands[t].rest.empty()) continue;  // two chains of sums, added at the end
     DecodeRow(data.inputs, t, x.data());
     for (size_t r = 0; r < kTileRows; ++r) {
       DecodeMatrixRow(packed.matrix, r, w.data());
@@ -78,8 +77,9 @@ TEST(Kernel, Mxfp4OfMxfp8HasTheSameBitsOnEveryInstructionSet) {
     std::vector<float> one(11 * kTileRows), other(11 * kTileRows);
     ProductScratch scratch;
     for (size_t block = 0; block < packed.tiles.blocks(); ++block) {
-      MultiplyBlock(packed.tiles, fast.run, block, pointers, &scratch, one.data());
-      MultiplyBlock(packed.tiles, RunBlockPortable, block, pointers, &scratch, other.data());
+      MultiplyBlock(packed.tiles, fast, block, pointers, &scratch, one.data());
+      MultiplyBlock(packed.tiles, KernelNamed("portable", packed.tiles.format), block, pointers,
+                    &scratch, other.data());
       EXPECT_EQ(one, other) << text << " block " << block;
     }
   }
