@@ -76,7 +76,7 @@ int Bench(const Flags& flags) {
   const int threads = flags.threads > 0
                           ? flags.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto weights = MakeCaseWeights(*spec, flags.options.seed);
+  const auto weights = MakeCaseWeights(*spec, flags.options.seed, 1);  // as in a model
   const oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism,
                                             static_cast<size_t>(threads));
   const Limits limits{MeasureReadBandwidth(threads), MeasureDotPeak(threads)};

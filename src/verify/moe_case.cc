@@ -35,8 +35,6 @@ class Random {
   uint64_t state_;
 };
 
-// FC1's sums reach beyond every activation's bend: limits of 7, betas of 4 and 25.
-constexpr float kFc1Gain = 8;
 constexpr float kInputGlobal = 0x1p-9f;  // amax of about 5: 5 / 448 / 6
 
 // The size of codes, root mean square.
@@ -195,10 +193,10 @@ CaseData MakeCaseData(const MoeCase& c) {
   return data;
 }
 
-std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed) {
+std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed, float fc1_gain) {
   const size_t experts = spec.local_experts();
   const QuantSpec quant = spec.weight_spec();
-  Stack w13 = MakeStack(quant, experts, spec.fc1_rows(), spec.hidden, kFc1Gain, seed * 3 + 2);
+  Stack w13 = MakeStack(quant, experts, spec.fc1_rows(), spec.hidden, fc1_gain, seed * 3 + 2);
   Stack w2 = MakeStack(quant, experts, spec.hidden, spec.local_intermediate(), 1, seed * 3 + 3);
   StackedWeights weights;
   weights.w13_codes = std::move(w13.codes);

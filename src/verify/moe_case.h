@@ -54,9 +54,13 @@ struct CaseData {
 
 CaseData MakeCaseData(const MoeCase& moe_case);
 
+// FC1's sums reach beyond every activation's bend: limits of 7, betas of 4 and 25.
+inline constexpr float kFc1Gain = 8;
+
 // Random codes (no NaN) and scales that differ from row to row and group to group, such that FC1's
-// sums are around 8 and FC2's around 1 times the activation. The same for the same spec (but for
+// sums are around `fc1_gain` and FC2's around the activation. The same for the same spec (but for
 // its recipe and activation) and seed.
-std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed);
+std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed,
+                                              float fc1_gain = kFc1Gain);
 
 }  // namespace blockscale

@@ -1,6 +1,7 @@
 #include "backends/cpu/cpu_layer.h"
 
 #include <algorithm>
+#include <mutex>
 
 #include "backends/cpu/activate.h"
 #include "backends/cpu/chunks.h"
@@ -53,35 +54,53 @@ class CpuLayer final : public PreparedLayer {
     BLOCKSCALE_RETURN_IF_ERROR(CheckCall(spec_, call));
     RunInfo info{"cpu", std::string(kernel_.name), 0};
     const size_t step = std::max<size_t>(1, kMostSlotsAtOnce / spec_.top_k);
+    std::unique_ptr<Batch> batch = TakeBatch();
     for (size_t first = 0; first < call.tokens(); first += step) {
-      Batch batch = Sort(call, first, std::min(step, call.tokens() - first));
-      info.local_slots += batch.slots.size();
-      PrepareInputs(call, &batch);
-      MultiplyFc1(call, &batch);
-      Requantise(call, &batch);
-      MultiplyFc2(&batch);
-      Finish(call, batch, output);
+      Sort(call, first, std::min(step, call.tokens() - first), batch.get());
+      info.local_slots += batch->slots.size();
+      PrepareInputs(call, batch.get());
+      MultiplyFc1(call, batch.get());
+      Requantise(call, batch.get());
+      MultiplyFc2(batch.get());
+      Finish(call, *batch, output);
     }
+    GiveBack(std::move(batch));
     return info;
   }
 
   size_t bytes() const override { return packed_.bytes(); }
 
  private:
-  Batch Sort(const LayerCall& call, size_t first_token, size_t tokens) const {
-    Batch batch{.first_token = first_token, .tokens = tokens};
+  // Buffers of earlier runs, so that a run touches no fresh pages; one for each run at a time.
+  std::unique_ptr<Batch> TakeBatch() const {
+    const std::lock_guard lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Batch>();
+    auto batch = std::move(idle_.back());
+    idle_.pop_back();
+    return batch;
+  }
+
+  void GiveBack(std::unique_ptr<Batch> batch) const {
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(batch));
+  }
+
+  void Sort(const LayerCall& call, size_t first_token, size_t tokens, Batch* batch) const {
+    batch->first_token = first_token;
+    batch->tokens = tokens;
+    batch->slots.clear();
+    batch->experts.clear();
     std::vector<ExpertSlots> experts(spec_.local_experts());
     for (size_t slot = first_token * spec_.top_k; slot < (first_token + tokens) * spec_.top_k;
          ++slot) {
       if (!spec_.is_local(call.ids[slot])) continue;
       const uint32_t local = static_cast<uint32_t>(call.ids[slot]) - spec_.first_expert();
       experts[local].local = local;
-      experts[local].places.push_back(batch.slots.size());
-      batch.slots.push_back(slot);
+      experts[local].places.push_back(batch->slots.size());
+      batch->slots.push_back(slot);
     }
     for (ExpertSlots& expert : experts)
-      if (!expert.places.empty()) batch.experts.push_back(std::move(expert));
-    return batch;
+      if (!expert.places.empty()) batch->experts.push_back(std::move(expert));
   }
 
   void PrepareInputs(const LayerCall& call, Batch* batch) const {
@@ -189,6 +208,8 @@ class CpuLayer final : public PreparedLayer {
   MoeSpec spec_;
   PackedLayer packed_;
   Kernel kernel_;
+  mutable std::mutex mutex_;
+  mutable std::vector<std::unique_ptr<Batch>> idle_;
 };
 
 }  // namespace

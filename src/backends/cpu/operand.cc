@@ -17,19 +17,23 @@ constexpr int kLowestExponent = -100, kHighestExponent = 100;
 uint16_t HighHalf(float x) { return static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16); }
 float FromHigh(uint16_t code) { return std::bit_cast<float>(static_cast<uint32_t>(code) << 16); }
 
+float PowerOfTwo(int exponent) {
+  return std::bit_cast<float>(static_cast<uint32_t>(exponent + 127) << 23);
+}
+
 // Whether 32 products of the group with E2M1 codes sum up exactly in FP32 in any order: all are
-// multiples of one unit and the sum of their magnitudes is below 2^24 units.
+// multiples of one unit and the sum of their magnitudes is below 2^24 units. Exponents are in
+// range.
 bool SumsExactly(const float* group) {
-  float sum = 0, unit = INFINITY;
+  float sum = 0;
+  int unit = kHighestExponent;
   for (size_t i = 0; i < kGroup; ++i) {
     const uint32_t bits = std::bit_cast<uint32_t>(group[i]) & 0x7FFFFFFF;
     if (bits == 0) continue;
-    sum += std::fabs(group[i]);
-    const int lowest = std::countr_zero(bits | 0x800000);
-    const int exponent = static_cast<int>(bits >> 23) - 127;
-    unit = std::min(unit, std::ldexp(1.0f, exponent - 23 + lowest));
+    sum += std::bit_cast<float>(bits);
+    unit = std::min(unit, static_cast<int>(bits >> 23) - 150 + std::countr_zero(bits | 0x800000));
   }
-  return sum == 0 || sum * kLargestE2M1 < std::ldexp(unit * kSmallestE2M1, kExactBits);
+  return sum * (kLargestE2M1 / kSmallestE2M1) < PowerOfTwo(std::min(unit + kExactBits, 126));
 }
 
 // Moves the smaller magnitudes of a group elsewhere.
