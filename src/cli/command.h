@@ -34,6 +34,7 @@ Command AddSynth(CLI::App& root);
 Command AddValidate(CLI::App& root);
 Command AddBench(CLI::App& root);
 Command AddExplain(CLI::App& root);
+Command AddRun(CLI::App& root);
 
 // Counts and sizes: whole numbers from `least` on; what no machine has is a slip of the keyboard.
 inline CLI::Range AtLeast(uint64_t least) { return {least, uint64_t{1} << 40}; }

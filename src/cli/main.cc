@@ -18,8 +18,8 @@ namespace blockscale::cli {
 namespace {
 
 std::vector<Command> AddCommands(CLI::App& root) {
-  return {AddInspect(root), AddConvert(root),  AddVerify(root), AddDiff(root),   AddCheck(root),
-          AddSynth(root),   AddValidate(root), AddBench(root),  AddExplain(root)};
+  return {AddInspect(root), AddConvert(root),  AddVerify(root), AddDiff(root),    AddCheck(root),
+          AddSynth(root),   AddValidate(root), AddBench(root),  AddExplain(root), AddRun(root)};
 }
 
 // A checkpoint may have more shards than the usual 1,024 open files.

@@ -1,0 +1,103 @@
+#include "backends/layer_tokens.h"
+
+#include <cstring>
+#include <random>
+
+#include "base/status.h"
+#include "checkpoint/safetensors.h"
+#include "moe/routing.h"
+
+namespace blockscale {
+namespace {
+
+class TokenFile {
+ public:
+  static Result<TokenFile> Open(FileSystem& files, const std::string& path) {
+    TokenFile file;
+    BLOCKSCALE_ASSIGN_OR_RETURN(file.file_, files.OpenForRead(path));
+    BLOCKSCALE_ASSIGN_OR_RETURN(file.header_, ReadSafetensorsHeader(*file.file_));
+    return file;
+  }
+
+  // Of shape [rows, columns], rows 0 for any number.
+  Result<const TensorInfo*> Find(const std::string& name, uint64_t rows, uint64_t columns) const {
+    for (const TensorInfo& tensor : header_.tensors) {
+      if (tensor.name != name) continue;
+      if (tensor.shape.size() == 2 && tensor.shape[1] == columns &&
+          (rows == 0 ? tensor.shape[0] > 0 : tensor.shape[0] == rows))
+        return &tensor;
+      return InvalidInput("{}: tensor '{}' is {}; the layer takes [{}, {}]", file_->path(), name,
+                          ShapeText(tensor.shape), rows == 0 ? "tokens" : std::to_string(rows),
+                          columns);
+    }
+    return InvalidInput("{}: has no tensor '{}'; it holds hidden_states, topk_ids and topk_weights",
+                        file_->path(), name);
+  }
+
+  Status WrongType(const TensorInfo& tensor, const char* wanted) const {
+    return InvalidInput("{}: tensor '{}' is {}; it must be {}", file_->path(), tensor.name,
+                        NameOf(tensor.dtype), wanted);
+  }
+
+  template <typename Value>
+  Result<std::vector<Value>> Read(const TensorInfo& tensor) const {
+    std::vector<Value> values(tensor.bytes() / sizeof(Value));
+    BLOCKSCALE_RETURN_IF_ERROR(file_->ReadAt(header_.data_start + tensor.begin,
+                                             std::as_writable_bytes(std::span(values))));
+    return values;
+  }
+
+ private:
+  std::unique_ptr<ReadableFile> file_;
+  SafetensorsHeader header_;
+};
+
+Result<std::vector<float>> ReadFloats(const TokenFile& file, const TensorInfo& tensor) {
+  if (tensor.dtype == DType::kF32) return file.Read<float>(tensor);
+  if (tensor.dtype != DType::kBF16) return file.WrongType(tensor, "F32 or BF16");
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<uint16_t> codes, file.Read<uint16_t>(tensor));
+  std::vector<float> values;
+  for (const uint16_t code : codes) values.push_back(BF16::Decode(code));
+  return values;
+}
+
+}  // namespace
+
+Result<LayerTokens> ReadTokens(FileSystem& files, const std::string& path, const MoeSpec& spec) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TokenFile file, TokenFile::Open(files, path));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* states, file.Find("hidden_states", 0, spec.hidden));
+  const uint64_t rows = states->shape[0];
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* ids, file.Find("topk_ids", rows, spec.top_k));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* weights,
+                              file.Find("topk_weights", rows, spec.top_k));
+  if (ids->dtype != DType::kI32) return file.WrongType(*ids, "I32");
+  if (weights->dtype != DType::kF32) return file.WrongType(*weights, "F32");
+  LayerTokens tokens;
+  BLOCKSCALE_ASSIGN_OR_RETURN(tokens.hidden_states, ReadFloats(file, *states));
+  BLOCKSCALE_ASSIGN_OR_RETURN(tokens.ids, file.Read<int32_t>(*ids));
+  BLOCKSCALE_ASSIGN_OR_RETURN(tokens.weights, file.Read<float>(*weights));
+  BLOCKSCALE_RETURN_IF_ERROR(CheckIds(tokens.ids, spec.top_k, spec.experts));
+  return tokens;
+}
+
+Result<LayerTokens> RandomTokens(const MoeSpec& spec, size_t tokens, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  // Twelve uniforms less six: the same numbers with every standard library.
+  const auto normal = [&] {
+    float sum = -6;
+    for (int i = 0; i < 12; ++i) sum += static_cast<float>(random() >> 40) * 0x1p-24f;
+    return sum;
+  };
+  LayerTokens made;
+  for (size_t i = 0; i < tokens * spec.hidden; ++i)
+    made.hidden_states.push_back(BF16::Decode(BF16::Encode(normal())));
+  std::vector<float> logits(tokens * spec.experts);
+  for (float& logit : logits) logit = normal();
+  const RoutingSpec routing{.experts = spec.experts, .top_k = spec.top_k};
+  BLOCKSCALE_ASSIGN_OR_RETURN(Routing routed, RouteTokens(routing, logits, {}));
+  made.ids = std::move(routed.ids);
+  made.weights = std::move(routed.weights);
+  return made;
+}
+
+}  // namespace blockscale
