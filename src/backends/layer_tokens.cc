@@ -80,6 +80,20 @@ Result<LayerTokens> ReadTokens(FileSystem& files, const std::string& path, const
   return tokens;
 }
 
+Result<std::vector<float>> ReadOutput(FileSystem& files, const std::string& path,
+                                      const MoeSpec& spec, const std::vector<int32_t>& ids) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TokenFile file, TokenFile::Open(files, path));
+  const uint64_t rows = ids.size() / spec.top_k;
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* output, file.Find("output", rows, spec.hidden));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* other_ids, file.Find("topk_ids", rows, spec.top_k));
+  if (other_ids->dtype != DType::kI32) return file.WrongType(*other_ids, "I32");
+  BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<int32_t> other, file.Read<int32_t>(*other_ids));
+  if (other != ids)
+    return InvalidInput("{}: its tokens chose other experts; compare runs of the same tokens",
+                        path);
+  return ReadFloats(file, *output);
+}
+
 Result<LayerTokens> RandomTokens(const MoeSpec& spec, size_t tokens, uint64_t seed) {
   std::mt19937_64 random(seed);
   // Twelve uniforms less six: the same numbers with every standard library.

@@ -18,6 +18,10 @@ struct LayerTokens {
 // RunLayerOptions::tokens says what the file holds. An error names the tensor and what it must be.
 Result<LayerTokens> ReadTokens(FileSystem& files, const std::string& path, const MoeSpec& spec);
 
+// `output` [tokens, hidden] of a file that RunLayer wrote; refuses ids that are not `ids`.
+Result<std::vector<float>> ReadOutput(FileSystem& files, const std::string& path,
+                                      const MoeSpec& spec, const std::vector<int32_t>& ids);
+
 // Normal numbers, rounded to BF16, and sigmoid routing of random logits.
 Result<LayerTokens> RandomTokens(const MoeSpec& spec, size_t tokens, uint64_t seed);
 

@@ -1,6 +1,7 @@
 // One layer of a checkpoint, run once: tokens in, a safetensors file out.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "checkpoint/file_system.h"
@@ -19,6 +20,8 @@ struct RunLayerOptions {
   std::string output;  // file
   std::string backend = "cpu";
   bool experts_on_disk = false;  // read only the experts that the tokens chose
+  // The output of another run of the same tokens, such as that of the source before a conversion.
+  std::string compare;
 };
 
 struct RunLayerReport {
@@ -28,11 +31,13 @@ struct RunLayerReport {
   size_t experts_read = 0;
   size_t prepared_bytes = 0;
   double load_seconds = 0;
-  double run_seconds = 0;
+  double run_seconds = 0;               // the best of three runs
+  std::optional<double> relative_rmse;  // ||output - other|| / ||other||
 };
 
 // Writes `output` [tokens, hidden] (as the spec says, BF16), and the `topk_ids` and `topk_weights`
-// that were used. Refuses tokens of another width, ids out of range, an output file that is there.
+// that were used. Refuses tokens of another width, ids out of range, an output file that is there,
+// another run of other tokens.
 Result<RunLayerReport> RunLayer(FileSystem& files, const RunLayerOptions& options);
 
 }  // namespace blockscale

@@ -18,27 +18,35 @@ struct Flags {
   bool quiet = false;
 };
 
+void PrintText(const Flags& flags, const RunLayerReport& report) {
+  fmt::print(
+      "{}\n{} tokens on {} ({}): {} experts read in {:.2f} s, {:.1f} MiB prepared, run in "
+      "{:.1f} ms\nwrote {}\n",
+      ToString(report.spec), report.tokens, report.info.backend, report.info.kernel,
+      report.experts_read, report.load_seconds,
+      static_cast<double>(report.prepared_bytes) / (1 << 20), report.run_seconds * 1e3,
+      flags.options.output);
+  if (report.relative_rmse)
+    fmt::print("relative RMSE to {}: {:.4g} %\n", flags.options.compare,
+               100 * *report.relative_rmse);
+}
+
 int Run(const Flags& flags) {
   if (flags.options.tokens.empty() == (flags.options.random == 0))
     return Fail(InvalidInput("give --tokens FILE or --random COUNT, one of them"));
   const auto report = RunLayer(PosixFileSystem(), flags.options);
   if (!report.ok()) return Fail(report.status());
   if (flags.json) {
-    const nlohmann::ordered_json json = {
+    nlohmann::ordered_json json = {
         {"spec", ToString(report->spec)},       {"tokens", report->tokens},
         {"experts_read", report->experts_read}, {"prepared_bytes", report->prepared_bytes},
         {"load_seconds", report->load_seconds}, {"run_seconds", report->run_seconds},
         {"backend", report->info.backend},      {"kernel", report->info.kernel},
         {"output", flags.options.output}};
+    if (report->relative_rmse) json["relative_rmse"] = *report->relative_rmse;
     fmt::print("{}\n", json.dump(2));
   } else if (!flags.quiet) {
-    fmt::print(
-        "{}\n{} tokens on {} ({}): {} experts read in {:.2f} s, {:.1f} MiB prepared, run in "
-        "{:.1f} ms\nwrote {}\n",
-        ToString(report->spec), report->tokens, report->info.backend, report->info.kernel,
-        report->experts_read, report->load_seconds,
-        static_cast<double>(report->prepared_bytes) / (1 << 20), report->run_seconds * 1e3,
-        flags.options.output);
+    PrintText(flags, *report);
   }
   return kOk;
 }
@@ -57,6 +65,8 @@ Command AddRun(CLI::App& root) {
       ->check(CLI::Range(1, 65536));
   app->add_option("--seed", options.seed, "Of made-up tokens")->capture_default_str();
   app->add_option("--output", options.output, "safetensors file to write")->required();
+  app->add_option("--compare", options.compare,
+                  "The output of another run of the same tokens: how far is this one from it?");
   app->add_option("--backend", options.backend, "cpu or reference")->capture_default_str();
   app->add_flag("--experts-on-disk", options.experts_on_disk,
                 "Read only the experts that the tokens chose");

@@ -158,6 +158,27 @@ TEST(RunLayer, TokensFromAFile) {
   EXPECT_FALSE(PosixFileSystem().Exists(options.output));
 }
 
+TEST(RunLayer, ComparesWithAnotherRunOfTheSameTokens) {
+  const testing::TempFolder folder;
+  Synth(Family::kMiniMaxM2, folder / "model", 64);
+  RunLayerOptions options{.checkpoint = folder / "model", .layer = 0, .random = 3};
+  options.output = folder / "first.safetensors";
+  EXPECT_FALSE(RunWell(options).relative_rmse);
+  options.compare = options.output;
+  options.output = folder / "second.safetensors";
+  EXPECT_EQ(RunWell(options).relative_rmse, 0);
+  options.layer = 1;  // other weights, same tokens
+  options.output = folder / "third.safetensors";
+  EXPECT_GT(*RunWell(options).relative_rmse, 0.5);
+  options.seed = 2;
+  options.output = folder / "fourth.safetensors";
+  EXPECT_NE(Message(options).find("chose other experts"), std::string::npos);
+  options.random = 4;
+  EXPECT_NE(Message(options).find("the layer takes [4, 256]"), std::string::npos)
+      << Message(options);
+  EXPECT_FALSE(PosixFileSystem().Exists(options.output));
+}
+
 TEST(RunLayer, ErrorsNameWhatIsMissing) {
   const testing::TempFolder folder;
   Synth(Family::kDeepSeekV3, folder / "model");
