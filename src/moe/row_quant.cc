@@ -90,6 +90,11 @@ QuantSpec RowSpecOf(RowScheme scheme) {
       return SpecOf(Scheme::kInt8Channel);
     case RowScheme::kFp8Token:
       return SpecOf(Scheme::kFp8Channel);
+    case RowScheme::kInt8Group: {
+      QuantSpec spec = SpecOf(Scheme::kInt8Channel);
+      spec.block_columns = GroupOf(scheme, 0);
+      return spec;
+    }
     case RowScheme::kFp8Token128: {
       QuantSpec spec = SpecOf(Scheme::kFp8Block);
       spec.block_rows = 1;

@@ -33,13 +33,15 @@ namespace blockscale {
 //   int8-token     INT8, FP32 amax / 127 a row
 //   fp8-token      E4M3, FP32 amax / 448 a row
 //   fp8-token-128  E4M3, FP32 amax / 448 a 128 columns of a row
-#define BLOCKSCALE_ROW_SCHEMES(X)   \
-  X(kBf16, 0, "bf16", 1)            \
-  X(kMxfp8, 1, "mxfp8", 32)         \
-  X(kNvfp4, 2, "nvfp4", 16)         \
-  X(kInt8Token, 3, "int8-token", 0) \
-  X(kFp8Token, 4, "fp8-token", 0)   \
-  X(kFp8Token128, 5, "fp8-token-128", 128)
+//   int8-32        INT8, FP32 amax / 127 a 32 columns of a row: llama.cpp's way with 4-bit weights
+#define BLOCKSCALE_ROW_SCHEMES(X)          \
+  X(kBf16, 0, "bf16", 1)                   \
+  X(kMxfp8, 1, "mxfp8", 32)                \
+  X(kNvfp4, 2, "nvfp4", 16)                \
+  X(kInt8Token, 3, "int8-token", 0)        \
+  X(kFp8Token, 4, "fp8-token", 0)          \
+  X(kFp8Token128, 5, "fp8-token-128", 128) \
+  X(kInt8Group, 6, "int8-32", 32)
 BLOCKSCALE_ENUM_LIST(RowScheme, BLOCKSCALE_ROW_SCHEMES)
 
 // The columns that share one scale; `columns` for a scheme with one scale a row.

@@ -41,8 +41,9 @@ void AddSmoke(const Activation& activation, uint64_t seed, std::vector<MoeCase>*
        {"weights=bf16,inputs=bf16", "weights=fp8-block,inputs=fp8-token-128",
         "weights=fp8-channel,inputs=fp8-token", "weights=mxfp8,inputs=mxfp8",
         "weights=mxfp4,inputs=bf16", "weights=nvfp4,inputs=nvfp4", "weights=nvfp4,inputs=bf16",
-        "weights=int8-channel,inputs=int8-token", "weights=int4-group,inputs=bf16",
-        "weights=int4-group,weight-group=32,inputs=bf16"})
+        "weights=int8-channel,inputs=int8-token", "weights=int8-channel,inputs=int8-32",
+        "weights=mxfp4,inputs=int8-32", "weights=int4-group,inputs=int8-token",
+        "weights=int4-group,inputs=bf16", "weights=int4-group,weight-group=32,inputs=bf16"})
     for (const char* recipe : {"flashinfer-cutlass", "exact"}) {
       const MoeSpec spec = Spec(fmt::format("{},recipe={}", formats, recipe), activation);
       cases->push_back({spec, 8, CaseRouting::kUniform, CaseRows::kFinite, seed});

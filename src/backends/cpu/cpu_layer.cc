@@ -14,6 +14,8 @@ namespace {
 // Intermediate rows in flight: at most so many slots at a time.
 constexpr size_t kMostSlotsAtOnce = 8192;
 
+constexpr std::string_view kInt8KernelName = "avx512-vnni";
+
 struct Scratch {
   ProductScratch product;
   std::vector<const Operand*> operands;
@@ -52,7 +54,7 @@ class CpuLayer final : public PreparedLayer {
 
   Result<RunInfo> Run(const LayerCall& call, std::byte* output) const override {
     BLOCKSCALE_RETURN_IF_ERROR(CheckCall(spec_, call));
-    RunInfo info{"cpu", std::string(kernel_.name), 0};
+    RunInfo info{"cpu", std::string(TakesInt8() ? kInt8KernelName : kernel_.name), 0};
     const size_t step = std::max<size_t>(1, kMostSlotsAtOnce / spec_.top_k);
     std::unique_ptr<Batch> batch = TakeBatch();
     for (size_t first = 0; first < call.tokens(); first += step) {
@@ -103,12 +105,24 @@ class CpuLayer final : public PreparedLayer {
       if (!expert.places.empty()) batch->experts.push_back(std::move(expert));
   }
 
+  // Whether rows go through the kernel for INT8. With recipe exact the intermediate does not.
+  bool TakesInt8() const {
+    const bool int8 =
+        spec_.inputs == RowScheme::kInt8Token || spec_.inputs == RowScheme::kInt8Group;
+    return int8 && kernel_.run_int8 != nullptr;
+  }
+
+  Operand MakeOperand(const ScaledRows& rows, size_t row) const {
+    return TakesInt8() ? Int8OperandOf(rows, row, spec_.weight_spec().element)
+                       : OperandOf(rows, row);
+  }
+
   void PrepareInputs(const LayerCall& call, Batch* batch) const {
     std::vector<char> wanted(batch->tokens, 0);
     for (const size_t slot : batch->slots) wanted[slot / spec_.top_k - batch->first_token] = 1;
     batch->inputs.resize(batch->tokens);
     ForEach(batch->tokens, [&](size_t t) {
-      if (wanted[t]) batch->inputs[t] = OperandOf(*call.inputs, batch->first_token + t);
+      if (wanted[t]) batch->inputs[t] = MakeOperand(*call.inputs, batch->first_token + t);
     });
   }
 
@@ -160,7 +174,7 @@ class CpuLayer final : public PreparedLayer {
         return;
       }
       const ScaledRows row = QuantiseRows(spec_.inputs, call.intermediate_global, h, 1, inner);
-      batch->operands[place] = OperandOf(row, 0);
+      batch->operands[place] = MakeOperand(row, 0);
     });
   }
 

@@ -12,6 +12,7 @@ namespace blockscale::cpu {
 struct ProductScratch {
   std::vector<float> sums;
   std::vector<KernelRow> rows;
+  std::vector<Int8Row> int8_rows;
 };
 
 // out[j * 64 + r]: FP32 sum of row 64 * block + r with operand j, with every scale, without bias.

@@ -34,10 +34,26 @@ using BlockKernel = void (*)(const TileMatrix& matrix, size_t block, const Kerne
 // The same over the row's groups alone.
 using SparseKernel = void (*)(const TileMatrix& matrix, size_t block, const SparseRow& row);
 
+// A row of INT8 codes in the order that the format's lines want (Int8Places), with what makes up
+// for weights that are taken as unsigned.
+struct Int8Row {
+  const int8_t* codes = nullptr;
+  const int32_t* starts = nullptr;  // [groups]
+  const float* group_scales =
+      nullptr;  // [groups]; null: whole_start counts, one rounding at the end
+  int32_t whole_start = 0;
+  float* out = nullptr;  // 64 sums, overwritten
+};
+
+// out[r] as above; a group's sum is an exact INT32. Null: rows of INT8 go through `run` as BF16.
+using Int8Kernel = void (*)(const TileMatrix& matrix, size_t block, const Int8Row* rows,
+                            size_t count);
+
 struct Kernel {
   std::string_view name;
   BlockKernel run = nullptr;
   SparseKernel run_sparse = nullptr;
+  Int8Kernel run_int8 = nullptr;
 };
 
 // Portable C++, the definition.

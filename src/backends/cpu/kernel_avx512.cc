@@ -8,19 +8,7 @@
 
 #include <immintrin.h>
 
-// Sums live in registers only when the loops over them are unrolled. Under sanitizers, whose checks
-// would make minutes of compiling out of that, they need not.
-#if defined(__SANITIZE_ADDRESS__)
-#define BLOCKSCALE_UNROLL(count)
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define BLOCKSCALE_UNROLL(count)
-#endif
-#endif
-#ifndef BLOCKSCALE_UNROLL
-#define BLOCKSCALE_PRAGMA(text) _Pragma(#text)
-#define BLOCKSCALE_UNROLL(count) BLOCKSCALE_PRAGMA(GCC unroll count)
-#endif
+#include "backends/cpu/unroll.h"
 
 namespace blockscale::cpu {
 
@@ -269,7 +257,7 @@ void RunSparse(const TileMatrix& matrix, size_t block, const SparseRow& row) {
 
 template <class Codes, TileScale kScale>
 Kernel KernelOf() {
-  return {"avx512-bf16", RunBlock<Codes, kScale>, RunSparse<Codes, kScale>};
+  return {"avx512-bf16", RunBlock<Codes, kScale>, RunSparse<Codes, kScale>, nullptr};
 }
 
 }  // namespace

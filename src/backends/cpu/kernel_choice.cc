@@ -8,7 +8,7 @@
 namespace blockscale::cpu {
 namespace {
 
-constexpr Kernel kPortable = {"portable", RunBlockPortable, RunSparsePortable};
+constexpr Kernel kPortable = {"portable", RunBlockPortable, RunSparsePortable, nullptr};
 
 #ifdef BLOCKSCALE_CPU_AVX512
 
@@ -39,6 +39,11 @@ bool Avx512IsHere() {
     FillWords<Int4>(avx512_int4_table);
     FillBytes<E4M3>(avx512_e4m3_bytes);
     FillBytes<Int8>(avx512_int8_bytes);
+    for (int i = 0; i < 64; ++i) {
+      avx512_e2m1_unsigned[i] =
+          static_cast<uint8_t>(2 * E2M1::Decode(static_cast<uint8_t>(i & 15)) + 12);
+      avx512_int4_unsigned[i] = static_cast<uint8_t>(i & 15);
+    }
     return true;
   }();
   return here;
@@ -46,7 +51,13 @@ bool Avx512IsHere() {
 
 namespace {
 
-Kernel Avx512(const TileFormat& format) { return Avx512IsHere() ? Avx512Kernel(format) : Kernel{}; }
+Kernel Avx512(const TileFormat& format) {
+  if (!Avx512IsHere()) return {};
+  Kernel kernel = Avx512Kernel(format);
+  if (kernel.run != nullptr && __builtin_cpu_supports("avx512vnni"))
+    kernel.run_int8 = Avx512Int8Kernel(format);
+  return kernel;
+}
 
 #else
 

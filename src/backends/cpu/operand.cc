@@ -107,9 +107,45 @@ Operand OperandOf(const ScaledRows& rows, size_t row) {
   if (rows.scheme == RowScheme::kNvfp4) operand.row_scale = rows.global.Apply(1);
   if (rows.scheme == RowScheme::kInt8Token || rows.scheme == RowScheme::kFp8Token)
     operand.row_scale = scales[0];
-  if (rows.scheme == RowScheme::kFp8Token128)
+  if (rows.scheme == RowScheme::kInt8Group)
+    operand.group_scales = std::move(scales);
+  else if (rows.scheme == RowScheme::kFp8Token128)
     for (size_t g = 0; g < rows.columns / kGroup; ++g)
       operand.group_scales.push_back(scales[g * kGroup / spec.block_columns]);
+  return operand;
+}
+
+size_t Int8Place(Format element, size_t column) {
+  constexpr size_t kOfBytes[4] = {0, 2, 1, 3};
+  constexpr size_t kOfNibbles[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+  if (BitsOf(element) == 8) return column / 4 * 4 + kOfBytes[column % 4];
+  return column / 8 * 8 + kOfNibbles[column % 8];
+}
+
+Operand Int8OperandOf(const ScaledRows& rows, size_t row, Format element) {
+  const bool whole = rows.scheme == RowScheme::kInt8Token;
+  std::vector<float> scales(whole ? 1 : rows.columns / kGroup);
+  std::memcpy(scales.data(), rows.scales.data() + row * rows.scale_bytes(), rows.scale_bytes());
+  for (const float scale : scales)
+    if (!std::isfinite(scale)) return OperandOf(rows, row);
+  const auto* codes = reinterpret_cast<const int8_t*>(rows.codes.data() + row * rows.columns);
+  // Weights are taken as 2 * E2M1 + 12, INT4 + 8 or INT8 + 128.
+  const int offset = element == Format::kE2M1 ? 12 : element == Format::kInt4 ? 8 : 128;
+  const float halves = element == Format::kE2M1 ? 0.5f : 1;
+  Operand operand;
+  operand.int8.resize(rows.columns);
+  for (size_t g = 0; g < rows.columns / kGroup; ++g) {
+    int32_t sum = 0;
+    for (size_t k = g * kGroup; k < (g + 1) * kGroup; ++k) {
+      operand.int8[Int8Place(element, k)] = codes[k];
+      sum += codes[k];
+    }
+    operand.starts.push_back(-offset * sum);
+    operand.whole_start += operand.starts.back();
+    if (!whole || element != Format::kInt8)
+      operand.group_scales.push_back(halves * (whole ? 1 : scales[g]));
+  }
+  if (whole) operand.row_scale = scales[0];
   return operand;
 }
 

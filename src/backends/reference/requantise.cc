@@ -51,6 +51,7 @@ ScaleRange ScalesOf(RowScheme scheme, const GlobalScale& global, double amax_low
       return {BlockScale(amax_low * (1 - 4 * kHalfUlp), global),
               BlockScale(amax_high * (1 + 4 * kHalfUlp), global)};
     case RowScheme::kInt8Token:
+    case RowScheme::kInt8Group:
       return {amax_low / 127 * (1 - 4 * kHalfUlp), amax_high / 127 * (1 + 4 * kHalfUlp)};
     case RowScheme::kFp8Token:
     case RowScheme::kFp8Token128:

@@ -13,6 +13,7 @@
 #include "backends/cpu/activate.h"
 #include "backends/cpu/expert_product.h"
 #include "backends/reference/reference.h"
+#include "moe/device.h"
 #include "verify/moe_suite.h"
 
 namespace blockscale {
@@ -187,6 +188,54 @@ TEST(CpuBackend, PortableKernelPassesToo) {
         << ToString(result.moe_case) << ": " << result.message;
     EXPECT_EQ(result.info.kernel, "portable");
   }
+}
+
+TEST(CpuBackend, SaysWhichKernelRan) {
+  const bool fast = ThisDevice() == Device::kCpuAvx512;
+  const std::pair<const char*, const char*> kernels[] = {
+      {"weights=mxfp4,inputs=mxfp8", "avx512-bf16"},
+      {"weights=mxfp4,inputs=int8-32", "avx512-vnni"},
+      {"weights=int8-channel,inputs=int8-token", "avx512-vnni"},
+      {"weights=nvfp4,inputs=int8-token", "avx512-bf16"},  // no kernel for INT8 rows
+      {"weights=fp8-block,inputs=fp8-token-128", "avx512-bf16"},
+  };
+  for (const auto& [text, kernel] : kernels) {
+    const CaseResult result = RunCase(Case(text), *MakeCpuBackend(), *MakeReferenceOracle());
+    EXPECT_EQ(result.status, CaseStatus::kPassed) << text << ": " << result.message;
+    EXPECT_EQ(result.info.kernel, fast ? kernel : "portable") << text;
+  }
+}
+
+// A layer of INT8 rows is a layer of its own: MXFP8's oracle must not accept it.
+TEST(CpuBackend, Int8RowsAreAnotherLayer) {
+  const MoeCase mx = Case("weights=mxfp4,inputs=mxfp8,output=f32,hidden=512");
+  const auto weights = MakeCaseWeights(mx.spec, 1);
+  MoeCase int8 = mx;
+  int8.spec.inputs = RowScheme::kInt8Group;
+  const auto output = Output(int8, *MakeCpuBackend(), *weights);
+  const CaseData data = MakeCaseData(mx);
+  const auto expected = MakeReferenceOracle()->Expect(mx.spec, *weights, data.call(), {});
+  ASSERT_TRUE(expected.ok());
+  EXPECT_FALSE(CompareOutput(mx.spec, *expected, output.data()).passed);
+}
+
+// Slots of tokens of another rank, of nobody, and twice of one expert.
+TEST(CpuBackend, DuplicatesCountAndStrangersDoNot) {
+  const MoeCase c = Case("ep=2:1,output=f32;tokens=1");
+  const auto weights = MakeCaseWeights(c.spec, 1);
+  const auto layer = MakeCpuBackend()->Prepare(c.spec, *weights);
+  ASSERT_TRUE(layer.ok());
+  CaseData data = MakeCaseData(c);
+  const auto run = [&](std::vector<int32_t> ids, std::vector<float> slot_weights) {
+    std::vector<float> out(c.spec.hidden, NAN);
+    const LayerCall call{&data.inputs, ids, slot_weights, {}};
+    const auto info = (*layer)->Run(call, reinterpret_cast<std::byte*>(out.data()));
+    EXPECT_TRUE(info.ok());
+    return out;
+  };
+  EXPECT_EQ(run({5, 5}, {1, 1}), run({5, -1}, {2, 7}));
+  EXPECT_EQ(run({0, -1}, {1, 1}), std::vector<float>(c.spec.hidden, 0.0f));
+  EXPECT_EQ(run({3, 6}, {1, 1}), run({-1, 6}, {1, 1}));
 }
 
 TEST(AllBackends, ByName) {

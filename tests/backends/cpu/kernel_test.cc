@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include "backends/cpu/expert_product.h"
 #include "verify/moe_case.h"
@@ -82,6 +83,68 @@ TEST(Kernel, Mxfp4OfMxfp8HasTheSameBitsOnEveryInstructionSet) {
                     &scratch, other.data());
       EXPECT_EQ(one, other) << text << " block " << block;
     }
+  }
+}
+
+// INT8 rows: an integer sum is the BF16 kernel's where that is exact, and better where it is not.
+TEST(Kernel, Int8RowsHaveTheBitsOfExactSums) {
+  for (const char* text :
+       {"weights=mxfp4,inputs=int8-32", "weights=mxfp4,inputs=int8-token",
+        "weights=int4-group,inputs=int8-32", "weights=int8-channel,inputs=int8-32"}) {
+    const Packed packed(text);
+    const Kernel kernel = ChooseKernel(packed.tiles.format);
+    if (kernel.run_int8 == nullptr) GTEST_SKIP() << "this processor has no kernel for INT8 rows";
+    MoeCase c = *ParseMoeCase(std::string(text) + ",top-k=1;tokens=11");
+    c.spec.hidden = static_cast<uint32_t>(packed.tiles.columns);
+    const CaseData data = MakeCaseData(c);
+    std::vector<Operand> bf16, int8;
+    std::vector<const Operand*> bf16_rows, int8_rows;
+    for (size_t t = 0; t < 11; ++t) {
+      bf16.push_back(OperandOf(data.inputs, t));
+      int8.push_back(Int8OperandOf(data.inputs, t, packed.tiles.format.element));
+    }
+    for (size_t t = 0; t < 11; ++t) {
+      bf16_rows.push_back(&bf16[t]);
+      int8_rows.push_back(&int8[t]);
+    }
+    std::vector<float> one(11 * kTileRows), other(11 * kTileRows);
+    ProductScratch scratch;
+    for (size_t block = 0; block < packed.tiles.blocks(); ++block) {
+      MultiplyBlock(packed.tiles, kernel, block, bf16_rows, &scratch, one.data());
+      MultiplyBlock(packed.tiles, kernel, block, int8_rows, &scratch, other.data());
+      EXPECT_EQ(one, other) << text << " block " << block;
+    }
+  }
+}
+
+TEST(Kernel, Int8TimesInt8IsAnIntegerToTheEnd) {
+  const Packed packed("weights=int8-channel,inputs=int8-token,intermediate=1024");
+  const Kernel kernel = ChooseKernel(packed.tiles.format);
+  if (kernel.run_int8 == nullptr) GTEST_SKIP() << "this processor has no kernel for INT8 rows";
+  ScaledRows rows{.scheme = RowScheme::kInt8Token, .rows = 1, .columns = 1024};
+  for (size_t k = 0; k < 1024; ++k)
+    rows.codes.push_back(static_cast<std::byte>(static_cast<int8_t>(127 - 2 * (k % 128))));
+  const float scale = 1;
+  rows.scales.resize(4);
+  std::memcpy(rows.scales.data(), &scale, 4);
+  const Operand operand = Int8OperandOf(rows, 0, Format::kInt8);
+  std::vector<float> out(kTileRows);
+  ProductScratch scratch;
+  MultiplyBlock(packed.tiles, kernel, 0, {&operand}, &scratch, out.data());
+  for (size_t r = 0; r < kTileRows; ++r) {
+    int64_t sum = 0;
+    for (size_t k = 0; k < 1024; ++k)
+      sum += static_cast<int8_t>(rows.codes[k]) *
+             static_cast<int64_t>(static_cast<int8_t>(packed.matrix.code_row(r)[k]));
+    EXPECT_EQ(out[r], static_cast<float>(sum)) << r;
+  }
+}
+
+TEST(Kernel, Int8PlacesAreAPermutation) {
+  for (const Format element : {Format::kE2M1, Format::kInt4, Format::kInt8}) {
+    std::vector<int> seen(64, 0);
+    for (size_t k = 0; k < 64; ++k) ++seen[Int8Place(element, k)];
+    EXPECT_EQ(seen, std::vector<int>(64, 1));
   }
 }
 
