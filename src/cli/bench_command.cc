@@ -6,12 +6,14 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <thread>
 
 #include "backends/all.h"
 #include "backends/cpu/probe.h"
 #include "base/status.h"
 #include "cli/command.h"
+#include "cli/layer_flags.h"
 #include "verify/moe_bench.h"
 #include "verify/moe_case.h"
 
@@ -19,7 +21,7 @@ namespace blockscale::cli {
 namespace {
 
 struct Flags {
-  std::string spec;
+  LayerFlags layer;
   std::string backend = "cpu";
   BenchOptions options;
   int threads = 0;
@@ -68,26 +70,35 @@ void PrintText(const MoeSpec& spec, int threads, const Limits& limits,
                p.flops_per_second / limits.dot_peak, p.runs, p.info.kernel);
 }
 
+// The checkpoint's own, or made-up ones of a model's size.
+std::unique_ptr<LayerWeights> WeightsOf(const ChosenLayer& layer, uint64_t seed) {
+  if (!layer.checkpoint) return MakeCaseWeights(layer.spec, seed, 1);
+  std::vector<uint32_t> experts(layer.spec.experts);
+  std::iota(experts.begin(), experts.end(), 0u);
+  return MakeCheckpointWeights(*layer.checkpoint, *layer.layer, std::move(experts));
+}
+
 int Bench(const Flags& flags) {
-  const auto spec = ParseMoeSpec(flags.spec);
-  if (!spec.ok()) return Fail(spec.status());
+  const auto layer = ChooseLayer(flags.layer);
+  if (!layer.ok()) return Fail(layer.status());
+  const MoeSpec& spec = layer->spec;
   const auto backend = BackendNamed(flags.backend);
   if (!backend.ok()) return Fail(backend.status());
   const int threads = flags.threads > 0
                           ? flags.threads
                           : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  const auto weights = MakeCaseWeights(*spec, flags.options.seed, 1);  // as in a model
+  const auto weights = WeightsOf(*layer, flags.options.seed);
   const oneapi::tbb::global_control control(oneapi::tbb::global_control::max_allowed_parallelism,
                                             static_cast<size_t>(threads));
   const Limits limits{MeasureReadBandwidth(threads), MeasureDotPeak(threads)};
   oneapi::tbb::task_arena arena(threads);
   const auto points =
-      arena.execute([&] { return BenchLayer(*spec, **backend, *weights, flags.options); });
+      arena.execute([&] { return BenchLayer(spec, **backend, *weights, flags.options); });
   if (!points.ok()) return Fail(points.status());
   if (flags.json)
-    PrintJson(*spec, threads, limits, *points);
+    PrintJson(spec, threads, limits, *points);
   else
-    PrintText(*spec, threads, limits, *points);
+    PrintText(spec, threads, limits, *points);
   return kOk;
 }
 
@@ -97,9 +108,7 @@ Command AddBench(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app = root.add_subcommand(
       "bench", "A layer's speed beside this machine's limits, measured in the same run");
-  app->add_option("--spec", flags->spec,
-                  "The layer: \"kimi-k3,ep=28\", \"experts=8,weights=nvfp4,inputs=bf16\"")
-      ->required();
+  AddLayerFlags(app, &flags->layer);
   app->add_option("--tokens", flags->options.tokens, "Batch sizes")
       ->delimiter(',')
       ->check(CLI::Range(1, 65536))

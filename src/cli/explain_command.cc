@@ -8,13 +8,14 @@
 #include "backends/all.h"
 #include "base/status.h"
 #include "cli/command.h"
+#include "cli/layer_flags.h"
 #include "moe/select.h"
 
 namespace blockscale::cli {
 namespace {
 
 struct Flags {
-  std::string spec;
+  LayerFlags layer;
   std::optional<Device> device;
   std::string backend;
   bool json = false;
@@ -49,15 +50,16 @@ void PrintText(const MoeSpec& spec, Device device, const Selection& selection) {
 }
 
 int Explain(const Flags& flags) {
-  const auto spec = ParseMoeSpec(flags.spec);
-  if (!spec.ok()) return Fail(spec.status());
+  const auto layer = ChooseLayer(flags.layer);
+  if (!layer.ok()) return Fail(layer.status());
+  const MoeSpec& spec = layer->spec;
   const Device device = flags.device.value_or(ThisDevice());
-  const auto selection = SelectBackend(*spec, device, AllBackends(), flags.backend);
+  const auto selection = SelectBackend(spec, device, AllBackends(), flags.backend);
   if (!selection.ok()) return Fail(selection.status());
   if (flags.json)
-    PrintJson(*spec, device, *selection);
+    PrintJson(spec, device, *selection);
   else
-    PrintText(*spec, device, *selection);
+    PrintText(spec, device, *selection);
   return selection->chosen ? kOk : kSaysNo;
 }
 
@@ -67,9 +69,7 @@ Command AddExplain(CLI::App& root) {
   auto flags = std::make_shared<Flags>();
   CLI::App* app = root.add_subcommand(
       "explain", "Which backend a layer gets, and why no other; exit 1 if none takes it");
-  app->add_option("--spec", flags->spec,
-                  "The layer: \"kimi-k3,ep=32:7\", \"experts=8,weights=nvfp4,inputs=nvfp4\"")
-      ->required();
+  AddLayerFlags(app, &flags->layer);
   std::vector<std::pair<std::string, std::optional<Device>>> devices;
   for (const Device device : AllDevice()) devices.emplace_back(NameOf(device), device);
   AddChoice(app, "--device", flags->device, devices, "The chip; this machine's processor without");

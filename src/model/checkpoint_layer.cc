@@ -269,6 +269,16 @@ Result<CheckpointLayer> FindLayer(const Checkpoint& checkpoint, uint64_t layer) 
   return found;
 }
 
+Result<uint64_t> FirstMoeLayer(const Checkpoint& checkpoint) {
+  BLOCKSCALE_ASSIGN_OR_RETURN(const StoredMatrices stored, FindStoredMatrices(checkpoint));
+  std::optional<uint64_t> first;
+  for (const StoredMatrix& matrix : stored.matrices)
+    if (const auto place = PlaceOf(matrix.module))
+      first = first ? std::min(*first, place->layer) : place->layer;
+  if (!first) return InvalidInput("the checkpoint has no layer with experts");
+  return *first;
+}
+
 std::unique_ptr<LayerWeights> MakeCheckpointWeights(const Checkpoint& checkpoint,
                                                     const CheckpointLayer& layer,
                                                     std::vector<uint32_t> ids) {

@@ -31,6 +31,9 @@ struct CheckpointLayer {
 // others: bf16).
 Result<CheckpointLayer> FindLayer(const Checkpoint& checkpoint, uint64_t layer);
 
+// The lowest layer with experts; an error when there is none.
+Result<uint64_t> FirstMoeLayer(const Checkpoint& checkpoint);
+
 // The weights of the experts `ids` (global, as local experts 0, 1, ...), read when they are asked
 // for. Keeps references to both.
 std::unique_ptr<LayerWeights> MakeCheckpointWeights(const Checkpoint& checkpoint,

@@ -65,7 +65,7 @@ TEST(BenchCommand, ErrorsSayWhatToChange) {
       {{"bench", "--spec", "kimi-k2"}, "known layers are"},
       {{"bench", "--spec", kSmall, "--tokens", "0"}, "1"},
       {{"bench", "--spec", kSmall, "--backend", "cuda"}, "there are cpu, reference"},
-      {{"bench"}, "--spec is required"},
+      {{"bench"}, "--spec LAYER or --checkpoint FOLDER, one of them"},
   };
   for (const auto& [arguments, part] : cases) {
     const ProgramRun run = RunProgram(arguments);

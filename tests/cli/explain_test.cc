@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/run_program.h"
+#include "support/temp_folder.h"
 
 namespace blockscale {
 namespace {
@@ -33,6 +34,25 @@ TEST(ExplainCommand, NobodyIsNoSuccess) {
       RunProgram({"explain", "--spec", "kimi-k3", "--device", "kunlun-p800", "--json"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(nlohmann::json::parse(run.out)["chosen"].is_null());
+}
+
+TEST(ExplainCommand, ALayerOfACheckpoint) {
+  const testing::TempFolder folder;
+  ASSERT_EQ(RunProgram({"synth", "--family", "kimi-k3", "--output", folder / "k3"}).exit_code, 0);
+  const ProgramRun run =
+      RunProgram({"explain", "--checkpoint", folder / "k3", "--device", "sm120", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_EQ(json["chosen"], "flashinfer-cutlass");
+  EXPECT_NE(json["spec"].get<std::string>().find("weights=mxfp4"), std::string::npos);
+  const ProgramRun bench = RunProgram({"bench", "--checkpoint", folder / "k3", "--layer", "1",
+                                       "--tokens", "2", "--seconds", "0.01", "--json"});
+  EXPECT_EQ(bench.exit_code, 0) << bench.err;
+  const ProgramRun none = RunProgram({"explain", "--checkpoint", folder / "k3", "--layer", "7"});
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_NE(none.err.find("layer 7 has no experts"), std::string::npos) << none.err;
+  EXPECT_EQ(RunProgram({"explain", "--checkpoint", folder / "k3", "--spec", "kimi-k3"}).exit_code,
+            2);
 }
 
 TEST(ExplainCommand, ErrorsNameWhatThereIs) {

@@ -18,7 +18,12 @@ TEST(Help, IsAsPromised) {
                                                     {"convert", "--help"},
                                                     {"verify", "--help"},
                                                     {"check", "--help"},
-                                                    {"synth", "--help"}}) {
+                                                    {"synth", "--help"},
+                                                    {"diff", "--help"},
+                                                    {"validate", "--help"},
+                                                    {"explain", "--help"},
+                                                    {"run", "--help"},
+                                                    {"bench", "--help"}}) {
     const testing::ProgramRun run = testing::RunProgram(arguments);
     EXPECT_EQ(run.exit_code, 0);
     EXPECT_EQ(run.err, "");

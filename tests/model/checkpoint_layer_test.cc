@@ -101,6 +101,33 @@ TEST(CheckpointLayer, OtherNamesAreNoExperts) {
   EXPECT_EQ(found.layer->spec.experts, 2u);
 }
 
+TEST(CheckpointLayer, TheFirstLayerWithExperts) {
+  auto tensors = Experts("model.layers.12.mlp.experts.", 2);
+  for (TestTensor& tensor : Experts("model.layers.3.mlp.experts.", 2))
+    tensors.push_back(std::move(tensor));
+  tensors.push_back(Matrix("model.layers.0.mlp.gate_proj.weight", kInner, kHidden, 1));
+  const Found found(tensors, kConfig, 12);
+  ASSERT_TRUE(found.layer) << found.error;
+  EXPECT_EQ(*FirstMoeLayer(*found.checkpoint), 3u);
+  const Found none({Matrix("model.norm.weight", 4, 4, 1)}, kConfig, 0);
+  EXPECT_EQ(FirstMoeLayer(*none.checkpoint).status().message(),
+            "the checkpoint has no layer with experts");
+}
+
+// What a spec of each scheme is usually multiplied with; a family's own tests cover the others.
+TEST(CheckpointLayer, BothNamesOfProjections) {
+  std::vector<TestTensor> tensors;
+  for (int e = 0; e < 2; ++e) {
+    const std::string expert = "layers.0.ffn.experts." + std::to_string(e);
+    tensors.push_back(Matrix(expert + ".w1.weight", kInner, kHidden, 1));
+    tensors.push_back(Matrix(expert + ".w3.weight", kInner, kHidden, 2));
+    tensors.push_back(Matrix(expert + ".w2.weight", kHidden, kInner, 3));
+  }
+  const Found found(tensors, kConfig, 0);
+  ASSERT_TRUE(found.layer) << found.error;
+  EXPECT_EQ(found.layer->experts[1].up.module, "layers.0.ffn.experts.1.w3");
+}
+
 TEST(CheckpointLayer, WhatDoesNotFitIsNamed) {
   const std::string prefix = "model.layers.2.mlp.experts.";
   EXPECT_EQ(Found(Experts(prefix, 2), kConfig, 0).error,
