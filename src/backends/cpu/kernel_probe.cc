@@ -5,7 +5,7 @@
 namespace blockscale::cpu {
 namespace {
 
-constexpr int kChains = 24, kLanes = 16;
+constexpr int kLanes = 16;
 
 }  // namespace
 
