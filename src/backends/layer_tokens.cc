@@ -1,60 +1,37 @@
 #include "backends/layer_tokens.h"
 
-#include <cstring>
 #include <random>
 
 #include "base/status.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_file.h"
 #include "moe/routing.h"
 
 namespace blockscale {
 namespace {
 
-class TokenFile {
- public:
-  static Result<TokenFile> Open(FileSystem& files, const std::string& path) {
-    TokenFile file;
-    BLOCKSCALE_ASSIGN_OR_RETURN(file.file_, files.OpenForRead(path));
-    BLOCKSCALE_ASSIGN_OR_RETURN(file.header_, ReadSafetensorsHeader(*file.file_));
-    return file;
-  }
-
-  // Of shape [rows, columns], rows 0 for any number.
-  Result<const TensorInfo*> Find(const std::string& name, uint64_t rows, uint64_t columns) const {
-    for (const TensorInfo& tensor : header_.tensors) {
-      if (tensor.name != name) continue;
-      if (tensor.shape.size() == 2 && tensor.shape[1] == columns &&
-          (rows == 0 ? tensor.shape[0] > 0 : tensor.shape[0] == rows))
-        return &tensor;
-      return InvalidInput("{}: tensor '{}' is {}; the layer takes [{}, {}]", file_->path(), name,
-                          ShapeText(tensor.shape), rows == 0 ? "tokens" : std::to_string(rows),
-                          columns);
-    }
+// Of shape [rows, columns], rows 0 for any number.
+Result<const TensorInfo*> Find(const TensorFile& file, const std::string& name, uint64_t rows,
+                               uint64_t columns) {
+  const TensorInfo* tensor = file.Find(name);
+  if (tensor == nullptr)
     return InvalidInput("{}: has no tensor '{}'; it holds hidden_states, topk_ids and topk_weights",
-                        file_->path(), name);
-  }
+                        file.path(), name);
+  if (tensor->shape.size() == 2 && tensor->shape[1] == columns &&
+      (rows == 0 ? tensor->shape[0] > 0 : tensor->shape[0] == rows))
+    return tensor;
+  return InvalidInput("{}: tensor '{}' is {}; the layer takes [{}, {}]", file.path(), name,
+                      ShapeText(tensor->shape), rows == 0 ? "tokens" : std::to_string(rows),
+                      columns);
+}
 
-  Status WrongType(const TensorInfo& tensor, const char* wanted) const {
-    return InvalidInput("{}: tensor '{}' is {}; it must be {}", file_->path(), tensor.name,
-                        NameOf(tensor.dtype), wanted);
-  }
+Status WrongType(const TensorFile& file, const TensorInfo& tensor, const char* wanted) {
+  return InvalidInput("{}: tensor '{}' is {}; it must be {}", file.path(), tensor.name,
+                      NameOf(tensor.dtype), wanted);
+}
 
-  template <typename Value>
-  Result<std::vector<Value>> Read(const TensorInfo& tensor) const {
-    std::vector<Value> values(tensor.bytes() / sizeof(Value));
-    BLOCKSCALE_RETURN_IF_ERROR(file_->ReadAt(header_.data_start + tensor.begin,
-                                             std::as_writable_bytes(std::span(values))));
-    return values;
-  }
-
- private:
-  std::unique_ptr<ReadableFile> file_;
-  SafetensorsHeader header_;
-};
-
-Result<std::vector<float>> ReadFloats(const TokenFile& file, const TensorInfo& tensor) {
+Result<std::vector<float>> ReadFloats(const TensorFile& file, const TensorInfo& tensor) {
   if (tensor.dtype == DType::kF32) return file.Read<float>(tensor);
-  if (tensor.dtype != DType::kBF16) return file.WrongType(tensor, "F32 or BF16");
+  if (tensor.dtype != DType::kBF16) return WrongType(file, tensor, "F32 or BF16");
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<uint16_t> codes, file.Read<uint16_t>(tensor));
   std::vector<float> values;
   for (const uint16_t code : codes) values.push_back(BF16::Decode(code));
@@ -64,14 +41,15 @@ Result<std::vector<float>> ReadFloats(const TokenFile& file, const TensorInfo& t
 }  // namespace
 
 Result<LayerTokens> ReadTokens(FileSystem& files, const std::string& path, const MoeSpec& spec) {
-  BLOCKSCALE_ASSIGN_OR_RETURN(const TokenFile file, TokenFile::Open(files, path));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* states, file.Find("hidden_states", 0, spec.hidden));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(files, path));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* states,
+                              Find(file, "hidden_states", 0, spec.hidden));
   const uint64_t rows = states->shape[0];
-  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* ids, file.Find("topk_ids", rows, spec.top_k));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* ids, Find(file, "topk_ids", rows, spec.top_k));
   BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* weights,
-                              file.Find("topk_weights", rows, spec.top_k));
-  if (ids->dtype != DType::kI32) return file.WrongType(*ids, "I32");
-  if (weights->dtype != DType::kF32) return file.WrongType(*weights, "F32");
+                              Find(file, "topk_weights", rows, spec.top_k));
+  if (ids->dtype != DType::kI32) return WrongType(file, *ids, "I32");
+  if (weights->dtype != DType::kF32) return WrongType(file, *weights, "F32");
   LayerTokens tokens;
   BLOCKSCALE_ASSIGN_OR_RETURN(tokens.hidden_states, ReadFloats(file, *states));
   BLOCKSCALE_ASSIGN_OR_RETURN(tokens.ids, file.Read<int32_t>(*ids));
@@ -82,11 +60,12 @@ Result<LayerTokens> ReadTokens(FileSystem& files, const std::string& path, const
 
 Result<std::vector<float>> ReadOutput(FileSystem& files, const std::string& path,
                                       const MoeSpec& spec, const std::vector<int32_t>& ids) {
-  BLOCKSCALE_ASSIGN_OR_RETURN(const TokenFile file, TokenFile::Open(files, path));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorFile file, TensorFile::Open(files, path));
   const uint64_t rows = ids.size() / spec.top_k;
-  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* output, file.Find("output", rows, spec.hidden));
-  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* other_ids, file.Find("topk_ids", rows, spec.top_k));
-  if (other_ids->dtype != DType::kI32) return file.WrongType(*other_ids, "I32");
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* output, Find(file, "output", rows, spec.hidden));
+  BLOCKSCALE_ASSIGN_OR_RETURN(const TensorInfo* other_ids,
+                              Find(file, "topk_ids", rows, spec.top_k));
+  if (other_ids->dtype != DType::kI32) return WrongType(file, *other_ids, "I32");
   BLOCKSCALE_ASSIGN_OR_RETURN(const std::vector<int32_t> other, file.Read<int32_t>(*other_ids));
   if (other != ids)
     return InvalidInput("{}: its tokens chose other experts; compare runs of the same tokens",

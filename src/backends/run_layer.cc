@@ -10,7 +10,7 @@
 #include "backends/layer_tokens.h"
 #include "base/status.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/output_file.h"
+#include "checkpoint/tensor_file.h"
 #include "model/checkpoint_layer.h"
 
 namespace blockscale {
@@ -60,29 +60,17 @@ Result<double> RelativeRmse(FileSystem& files, const RunLayerOptions& options, c
   return size > 0 ? std::sqrt(difference / size) : difference > 0 ? INFINITY : 0;
 }
 
-void Append(std::string* text, const void* data, size_t bytes) {
-  text->append(static_cast<const char*>(data), bytes);
-}
-
 Status WriteResult(FileSystem& files, const std::string& path, const MoeSpec& spec,
                    const LayerTokens& tokens, const std::vector<std::byte>& output) {
   const uint64_t rows = tokens.ids.size() / spec.top_k;
-  SafetensorsHeader header;
-  BLOCKSCALE_ASSIGN_OR_RETURN(std::string text,
-                              LayOutSafetensors({{"output", DType::kBF16, {rows, spec.hidden}},
-                                                 {"topk_ids", DType::kI32, {rows, spec.top_k}},
-                                                 {"topk_weights", DType::kF32, {rows, spec.top_k}}},
-                                                &header));
-  for (const TensorInfo& tensor : header.tensors) {
-    if (tensor.name == "output") Append(&text, output.data(), output.size());
-    if (tensor.name == "topk_ids") Append(&text, tokens.ids.data(), tokens.ids.size() * 4);
-    if (tensor.name == "topk_weights")
-      Append(&text, tokens.weights.data(), tokens.weights.size() * 4);
-  }
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
-  return WriteFileAtomically(files, folder, slash == path.npos ? path : path.substr(slash + 1),
-                             text);
+  return WriteTensorFile(
+      files, path,
+      {{"output", DType::kBF16, {rows, spec.hidden}, output},
+       {"topk_ids", DType::kI32, {rows, spec.top_k}, std::as_bytes(std::span(tokens.ids))},
+       {"topk_weights",
+        DType::kF32,
+        {rows, spec.top_k},
+        std::as_bytes(std::span(tokens.weights))}});
 }
 
 }  // namespace

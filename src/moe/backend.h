@@ -66,6 +66,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::string_view name() const = 0;
+  // Ok, or a sentence that names the activation and what to do. Apart from Supports, so that "it
+  // has no such activation" can be told from every other reason.
+  virtual Status HasActivation(const Activation&) const { return OkStatus(); }
   // Ok, or a sentence that names the object, its value, the limit and the remedy.
   virtual Status Supports(const MoeSpec& spec) const = 0;
   virtual Result<std::unique_ptr<PreparedLayer>> Prepare(const MoeSpec& spec,

@@ -193,7 +193,7 @@ CaseData MakeCaseData(const MoeCase& c) {
   return data;
 }
 
-std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed, float fc1_gain) {
+StackedWeights MakeCaseStack(const MoeSpec& spec, uint64_t seed, float fc1_gain) {
   const size_t experts = spec.local_experts();
   const QuantSpec quant = spec.weight_spec();
   Stack w13 = MakeStack(quant, experts, spec.fc1_rows(), spec.hidden, fc1_gain, seed * 3 + 2);
@@ -209,9 +209,23 @@ std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed
     weights.b13 = MakeBiases(experts * spec.fc1_rows(), seed * 3 + 4);
     weights.b2 = MakeBiases(experts * spec.hidden, seed * 3 + 5);
   }
-  auto made = MakeStackedWeights(spec, std::move(weights));
+  return weights;
+}
+
+std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed, float fc1_gain) {
+  auto made = MakeStackedWeights(spec, MakeCaseStack(spec, seed, fc1_gain));
   BLOCKSCALE_CHECK(made.ok(), "{}", made.status().message());
   return std::move(*made);
+}
+
+const LayerWeights& CaseWeights::Of(const MoeCase& c) {
+  std::string name = fmt::format("{}/{}", ToString(c.spec), c.seed);
+  if (name != made_for_) {
+    weights_.reset();  // before the next: a real layer's are large
+    weights_ = MakeCaseWeights(c.spec, c.seed);
+  }
+  made_for_ = std::move(name);
+  return *weights_;
 }
 
 }  // namespace blockscale

@@ -60,7 +60,19 @@ inline constexpr float kFc1Gain = 8;
 // Random codes (no NaN) and scales that differ from row to row and group to group, such that FC1's
 // sums are around `fc1_gain` and FC2's around the activation. The same for the same spec (but for
 // its recipe and activation) and seed.
+StackedWeights MakeCaseStack(const MoeSpec& spec, uint64_t seed, float fc1_gain = kFc1Gain);
 std::unique_ptr<LayerWeights> MakeCaseWeights(const MoeSpec& spec, uint64_t seed,
                                               float fc1_gain = kFc1Gain);
+
+// Those of the case that was asked for last are kept: neighbours of a suite share them, and those
+// of a real layer take a while to make.
+class CaseWeights {
+ public:
+  const LayerWeights& Of(const MoeCase& moe_case);
+
+ private:
+  std::string made_for_;
+  std::unique_ptr<LayerWeights> weights_;
+};
 
 }  // namespace blockscale

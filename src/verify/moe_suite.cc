@@ -4,8 +4,6 @@
 
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <memory>
 #include <utility>
 
 #include "base/status.h"
@@ -139,13 +137,15 @@ CaseResult Failed(CaseResult result, std::string message) {
 CaseResult RunWith(const MoeCase& moe_case, const Backend& candidate, const Oracle& oracle,
                    const LayerWeights& weights) {
   CaseResult result{.moe_case = moe_case};
-  const Status supported = candidate.Supports(moe_case.spec);
-  if (!supported.ok()) {
-    const bool activation = supported.message().find("activation") != std::string::npos;
-    result.status = activation ? CaseStatus::kMissingActivation : CaseStatus::kRefused;
-    result.message = supported.message();
+  const auto ended = [&](CaseStatus status, const Status& why) {
+    result.status = status;
+    result.message = why.message();
     return result;
-  }
+  };
+  const Status activation = candidate.HasActivation(moe_case.spec.activation);
+  if (!activation.ok()) return ended(CaseStatus::kMissingActivation, activation);
+  const Status supported = candidate.Supports(moe_case.spec);
+  if (!supported.ok()) return ended(CaseStatus::kRefused, supported);
   const auto layer = candidate.Prepare(moe_case.spec, weights);
   if (!layer.ok()) return Failed(std::move(result), layer.status().message());
   CaseRun run(moe_case, **layer);
@@ -177,14 +177,9 @@ std::vector<CaseResult> RunSuite(const std::vector<MoeCase>& cases, const Backen
                                  const Oracle& oracle,
                                  const std::function<void(const CaseResult&)>& done) {
   std::vector<CaseResult> results;
-  std::string weights_of;
-  std::unique_ptr<LayerWeights> weights;
+  CaseWeights weights;
   for (const MoeCase& moe_case : cases) {
-    // Neighbours share their weights: those of a real layer take a while to make.
-    const std::string name = fmt::format("{}/{}", ToString(moe_case.spec), moe_case.seed);
-    if (name != weights_of) weights = MakeCaseWeights(moe_case.spec, moe_case.seed);
-    weights_of = name;
-    results.push_back(RunWith(moe_case, candidate, oracle, *weights));
+    results.push_back(RunWith(moe_case, candidate, oracle, weights.Of(moe_case)));
     if (done) done(results.back());
   }
   return results;

@@ -6,6 +6,7 @@
 
 #include "support/run_program.h"
 #include "support/temp_folder.h"
+#include "support/tensor_file.h"
 
 namespace blockscale {
 namespace {
@@ -52,6 +53,29 @@ TEST(ValidateCommand, WhatABackendRefusesIsNoSuccess) {
   const ProgramRun run = RunProgram({"validate", "--case", "weights=fp16,inputs=bf16"});
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_NE(run.out.find("convert with --to bf16"), std::string::npos) << run.out;
+}
+
+TEST(ValidateCommand, CasesGoOutAndOutputsOfElsewhereAreJudged) {
+  const testing::TempFolder folder;
+  const std::string text = "experts=4,hidden=64,intermediate=32;tokens=1";
+  const ProgramRun out = RunProgram({"validate", "--case", text, "--export", folder / "cases"});
+  ASSERT_EQ(out.exit_code, 0) << out.err;
+  const auto list = nlohmann::json::parse(testing::ReadFile(folder / "cases/cases.json"));
+  const std::string name = list["cases"][0]["case"];
+  // Zeros are no right answer.
+  testing::WriteFile(folder / "zeros",
+                     testing::TensorFile({{name, "BF16", {1, 64}, std::string(128, '\0')}}));
+  const ProgramRun wrong =
+      RunProgram({"validate", "--case", text, "--candidate", folder / "zeros", "--json"});
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.err;
+  const auto report = nlohmann::json::parse(wrong.out);
+  EXPECT_EQ(report["cases"][0]["status"], "FAILED");
+  EXPECT_EQ(report["backend"], folder / "zeros");
+  const ProgramRun other =
+      RunProgram({"validate", "--case", text + ",seed=2", "--candidate", folder / "zeros"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("none of the 1 cases"), std::string::npos) << other.err;
+  EXPECT_EQ(RunProgram({"validate", "--case", text, "--export", folder / "cases"}).exit_code, 2);
 }
 
 TEST(ValidateCommand, ErrorsNameWhatThereIs) {
