@@ -8,7 +8,7 @@ namespace blockscale {
 
 #define BLOCKSCALE_DEVICES(X)                                         \
   X(kCpu, 0, "cpu", "any x86-64 processor")                           \
-  X(kCpuAvx2, 1, "cpu-avx2", "x86-64 with AVX2")                      \
+  X(kCpuAvx2, 1, "cpu-avx2", "x86-64 with AVX2 and FMA")              \
   X(kCpuAvx512, 2, "cpu-avx512", "x86-64 with AVX-512 BF16 and VBMI") \
   X(kSm80, 3, "sm80", "A100")                                         \
   X(kSm89, 4, "sm89", "L40S, RTX 4090")                               \

@@ -1,11 +1,29 @@
 #include "backends/cpu/cpu_backend.h"
 
+#include <cstdlib>
+
 #include "backends/cpu/cpu_layer.h"
 #include "backends/cpu/kernel.h"
 #include "base/status.h"
 
 namespace blockscale {
 namespace {
+
+constexpr const char* kKernelVariable = "BLOCKSCALE_CPU_KERNEL";
+
+// A kernel that was asked for runs or is refused: a comparison must not measure another one.
+Status CheckKernel(const std::string& name, const MoeSpec& spec) {
+  const auto format = cpu::TileFormatOf(spec.weight_spec());
+  if (name.empty() || cpu::KernelNamed(name, format).run != nullptr) return OkStatus();
+  std::string here;
+  for (const std::string_view known : cpu::kKernelNames)
+    if (cpu::KernelNamed(known, format).run != nullptr)
+      here += fmt::format("{}{}", here.empty() ? "" : ", ", known);
+  return InvalidInput(
+      "the cpu backend's kernel '{}' is not known or not for this processor with weights of {}; "
+      "there are {}: set {} to one of them, or leave it unset for the fastest",
+      name, NameOf(spec.weights), here, kKernelVariable);
+}
 
 class CpuBackend final : public Backend {
  public:
@@ -32,11 +50,7 @@ class CpuBackend final : public Backend {
           "weight-group={} is no multiple of {}, the columns of a tile of the cpu "
           "backend",
           spec.weight_spec().block_columns, cpu::kTileColumns);
-    const auto format = cpu::TileFormatOf(spec.weight_spec());
-    if (!options_.kernel.empty() && cpu::KernelNamed(options_.kernel, format).run == nullptr)
-      return InvalidInput("kernel '{}' is not known, or this processor or {} has no use for it",
-                          options_.kernel, NameOf(spec.weights));
-    return OkStatus();
+    return CheckKernel(options_.kernel, spec);
   }
 
   Result<std::unique_ptr<PreparedLayer>> Prepare(const MoeSpec& spec,
@@ -59,6 +73,8 @@ class CpuBackend final : public Backend {
 }  // namespace
 
 std::unique_ptr<Backend> MakeCpuBackend(CpuOptions options) {
+  const char* asked = std::getenv(kKernelVariable);
+  if (options.kernel.empty() && asked != nullptr) options.kernel = asked;
   return std::make_unique<CpuBackend>(std::move(options));
 }
 

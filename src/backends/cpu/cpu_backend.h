@@ -9,7 +9,8 @@
 namespace blockscale {
 
 struct CpuOptions {
-  std::string kernel;  // "" for the fastest here; else its name
+  std::string
+      kernel;  // a name of kKernelNames; "" for $BLOCKSCALE_CPU_KERNEL, else the fastest here
 };
 
 std::unique_ptr<Backend> MakeCpuBackend(CpuOptions options = {});

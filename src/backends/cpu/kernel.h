@@ -60,9 +60,12 @@ struct Kernel {
 void RunBlockPortable(const TileMatrix& matrix, size_t block, const KernelRow* rows, size_t count);
 void RunSparsePortable(const TileMatrix& matrix, size_t block, const SparseRow& row);
 
+// All names, the fastest first.
+inline constexpr std::string_view kKernelNames[] = {"avx512-bf16", "avx2", "portable"};
+
 // The fastest for this processor and this format, or the portable one.
 Kernel ChooseKernel(const TileFormat& format);
-// By name ("portable", ...); `run` is null when it is not known or cannot run here.
+// By name; `run` is null when it is not known or cannot run here.
 Kernel KernelNamed(std::string_view name, const TileFormat& format);
 
 // out[r] for a row kept in FP32: in column order, in FP32, with all of the matrix's scales.

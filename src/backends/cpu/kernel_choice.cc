@@ -1,5 +1,8 @@
 #include "backends/cpu/kernel.h"
 
+#ifdef BLOCKSCALE_CPU_AVX2
+#include "backends/cpu/kernel_avx2.h"
+#endif
 #ifdef BLOCKSCALE_CPU_AVX512
 #include "backends/cpu/kernel_avx512.h"
 #include "backends/cpu/kernel_probe.h"
@@ -9,6 +12,33 @@ namespace blockscale::cpu {
 namespace {
 
 constexpr Kernel kPortable = {"portable", RunBlockPortable, RunSparsePortable, nullptr};
+
+#ifdef BLOCKSCALE_CPU_AVX2
+
+template <class Codec>
+void FillNibbles(uint8_t (&table)[2][32]) {
+  for (int i = 0; i < 32; ++i) {
+    const uint16_t code = BF16::Encode(Codec::Decode(static_cast<typename Codec::Code>(i & 15)));
+    table[0][i] = static_cast<uint8_t>(code >> 8);
+    table[1][i] = static_cast<uint8_t>(code & 255);
+  }
+}
+
+Kernel Avx2(const TileFormat& format) {
+  static const bool here = [] {
+    if (!(__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))) return false;
+    FillNibbles<E2M1>(avx2_e2m1_bytes);
+    FillNibbles<Int4>(avx2_int4_bytes);
+    return true;
+  }();
+  return here ? Avx2Kernel(format) : Kernel{};
+}
+
+#else
+
+Kernel Avx2(const TileFormat&) { return {}; }
+
+#endif
 
 #ifdef BLOCKSCALE_CPU_AVX512
 
@@ -68,14 +98,17 @@ Kernel Avx512(const TileFormat&) { return {}; }
 }  // namespace
 
 Kernel ChooseKernel(const TileFormat& format) {
-  const Kernel fast = Avx512(format);
-  return fast.run != nullptr ? fast : kPortable;
+  for (const std::string_view name : kKernelNames) {
+    const Kernel kernel = KernelNamed(name, format);
+    if (kernel.run != nullptr) return kernel;
+  }
+  return kPortable;
 }
 
 Kernel KernelNamed(std::string_view name, const TileFormat& format) {
-  if (name == kPortable.name) return kPortable;
-  const Kernel fast = Avx512(format);
-  return fast.run != nullptr && name == fast.name ? fast : Kernel{};
+  for (const Kernel& kernel : {Avx512(format), Avx2(format), kPortable})
+    if (kernel.run != nullptr && kernel.name == name) return kernel;
+  return {};
 }
 
 }  // namespace blockscale::cpu

@@ -3,10 +3,12 @@
 #include "backends/cpu/cpu_backend.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <oneapi/tbb/task_arena.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 #include "backends/all.h"
@@ -179,19 +181,43 @@ TEST(CpuBackend, PreparedWeightsAreHardlyLarger) {
   }
 }
 
-TEST(CpuBackend, PortableKernelPassesToo) {
-  const auto backend = MakeCpuBackend({.kernel = "portable"});
+TEST(CpuBackend, SlowerKernelsPassToo) {
   const auto oracle = MakeReferenceOracle();
-  for (const CaseResult& result :
-       RunSuite(CasesOf(Suite::kSmoke, SiTU(), 3), *backend, *oracle, nullptr)) {
-    EXPECT_EQ(result.status, CaseStatus::kPassed)
-        << ToString(result.moe_case) << ": " << result.message;
-    EXPECT_EQ(result.info.kernel, "portable");
+  for (const char* kernel : {"portable", "avx2"}) {
+    if (ThisDevice() == Device::kCpu && std::string(kernel) == "avx2") continue;
+    const auto backend = MakeCpuBackend({.kernel = kernel});
+    for (const CaseResult& result :
+         RunSuite(CasesOf(Suite::kSmoke, SiTU(), 3), *backend, *oracle, nullptr)) {
+      EXPECT_EQ(result.status, CaseStatus::kPassed)
+          << ToString(result.moe_case) << ": " << result.message;
+      EXPECT_EQ(result.info.kernel, kernel);
+    }
   }
 }
 
+// What the environment asks for runs, or the layer is refused; options come first.
+TEST(CpuBackend, TheEnvironmentNamesAKernel) {
+  constexpr const char* kVariable = "BLOCKSCALE_CPU_KERNEL";
+  const char* outside = std::getenv(kVariable);
+  const std::string before = outside != nullptr ? outside : "";
+  const MoeCase c = Case("weights=mxfp4,inputs=mxfp8");
+  setenv(kVariable, "portable", 1);
+  const CaseResult result = RunCase(c, *MakeCpuBackend(), *MakeReferenceOracle());
+  EXPECT_EQ(result.info.kernel, "portable") << result.message;
+  setenv(kVariable, "avx1024", 1);
+  const auto backend = MakeCpuBackend();
+  EXPECT_TRUE(MakeCpuBackend({.kernel = "portable"})->Supports(c.spec).ok());
+  setenv(kVariable, before.c_str(), 1);  // "" is as good as none
+  const std::string message = backend->Supports(c.spec).message();
+  EXPECT_THAT(message, testing::StartsWith("the cpu backend's kernel 'avx1024' is not known or"));
+  EXPECT_THAT(message, testing::EndsWith("portable: set BLOCKSCALE_CPU_KERNEL to one of them, or "
+                                         "leave it unset for the fastest"));
+  const auto weights = MakeCaseWeights(c.spec, 1);
+  EXPECT_EQ(backend->Prepare(c.spec, *weights).status().message(), message);
+}
+
 TEST(CpuBackend, SaysWhichKernelRan) {
-  const bool fast = ThisDevice() == Device::kCpuAvx512;
+  const Device device = ThisDevice();
   const std::pair<const char*, const char*> kernels[] = {
       {"weights=mxfp4,inputs=mxfp8", "avx512-bf16"},
       {"weights=mxfp4,inputs=int8-32", "avx512-vnni"},
@@ -202,7 +228,10 @@ TEST(CpuBackend, SaysWhichKernelRan) {
   for (const auto& [text, kernel] : kernels) {
     const CaseResult result = RunCase(Case(text), *MakeCpuBackend(), *MakeReferenceOracle());
     EXPECT_EQ(result.status, CaseStatus::kPassed) << text << ": " << result.message;
-    EXPECT_EQ(result.info.kernel, fast ? kernel : "portable") << text;
+    EXPECT_EQ(result.info.kernel, device == Device::kCpuAvx512 ? kernel
+                                  : device == Device::kCpuAvx2 ? "avx2"
+                                                               : "portable")
+        << text;
   }
 }
 
